@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use profiler_parent::export::{Engine, FleetSchema, FleetTable};
+use profiler_export::{Engine, FleetSchema, FleetTable};
 
 use crate::installed::skip;
 use crate::patience::until;

@@ -14,6 +14,7 @@ use crate::helper_process::HelperProcess;
 use crate::marks;
 use crate::patience;
 use crate::profile::{LoggedCounts, Process, Profile};
+use crate::reports;
 use crate::session::{self, TestSession};
 
 /// Markers that the parent and the healthy child each record before a capture.
@@ -152,12 +153,7 @@ impl Fixture {
     /// # Panics
     /// When there is none.
     pub fn report_of(&self, name: &str) -> ProcessReport {
-        let found = self
-            .session
-            .processes()
-            .into_iter()
-            .find(|process| process.name == name);
-        found.expect("a process of that name")
+        reports::report_of(&self.session, name)
     }
 
     /// Waits until the session has noticed the end of the process with this name. Returns `false`

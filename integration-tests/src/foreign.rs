@@ -86,8 +86,7 @@ impl Workplace {
             OsStr::new("--install"),
             prefix.as_os_str(),
         ];
-        let said = tools::run(&words)?;
-        ensure!(said.code == Some(0), "{said:?}");
+        tools::succeed(&words)?;
         let about = fs::read_to_string(prefix.join("lib/pkgconfig/profiler-agent.pc"))?;
         let prefix = prefix.to_str().context("a path that is no text")?;
         let lines = about.lines().filter_map(|line| {
@@ -199,8 +198,7 @@ impl Recorded {
     /// When there is no log.
     pub fn verdicts(&self, name: &str) -> anyhow::Result<Vec<String>> {
         let profile = self.profile()?;
-        let rows = profile.log_rows()?.iter();
-        let rows = rows.filter(|row| row["name"] == name);
+        let rows = profile.log_rows()?.iter().filter(|row| row["name"] == name);
         let verdict = |row: &Value| row["verdict"].as_str().unwrap_or_default().to_owned();
         Ok(rows.map(verdict).collect())
     }

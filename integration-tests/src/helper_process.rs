@@ -115,6 +115,20 @@ impl HelperProcess {
         dialogue::ask(&mut self.child.stdin, &mut self.stdout, command)
     }
 
+    /// Sends each of these helpers a command, and waits for its answer.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn ask_all(helpers: &mut [Self], command: &str) -> anyhow::Result<()> {
+        let mut helpers = helpers.iter_mut();
+        helpers.try_for_each(|helper| helper.ask(command).map(drop))
+    }
+
+    /// Waits until the process records no more. Returns `false` if it records on.
+    pub fn stops_recording(&mut self) -> bool {
+        until(|| self.ask("active").is_ok_and(|answer| answer == "ok false"))
+    }
+
     /// Sends a command.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 //! one test, helper processes that obey commands, numbered markers that a test can verify, a parsed
 //! profile, and scenes made of these. The helper process is `src/bin/child`.
 
-pub use test_support::{counting, own_process, patience};
+pub use test_support::{counting, own_process, own_process_tests, patience};
 
 pub mod acks;
 pub mod clickhouse;
@@ -38,6 +38,7 @@ pub mod pty;
 pub mod relay;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod reloads;
+pub mod reports;
 pub mod samples;
 pub mod session;
 pub mod slow_clients;
@@ -49,6 +50,11 @@ pub mod watch;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
+
+/// The code in the document about embedding compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+mod embedding_document {}
 
 /// The code in the document about performance groups compiles.
 #[cfg(doctest)]

@@ -40,7 +40,7 @@ impl NamedStacks {
     /// # Errors
     /// When the file is not a profile in the processed format.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let profile: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+        let profile = crate::tools::json(path)?;
         Self::of(&profile).context("a table is missing or damaged")
     }
 

@@ -122,6 +122,20 @@ pub fn thread_names() -> Vec<String> {
         .collect()
 }
 
+/// Waits until this process has no thread of the profiler.
+///
+/// # Errors
+/// When one remains.
+pub fn no_profiler_thread_remains() -> anyhow::Result<()> {
+    let none = || {
+        !thread_names()
+            .iter()
+            .any(|name| name.starts_with("profiler-"))
+    };
+    anyhow::ensure!(until(none), "{:?}", thread_names());
+    Ok(())
+}
+
 /// Returns the resident memory of this process, in bytes.
 pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();

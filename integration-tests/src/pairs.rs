@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use profiler_core::marker;
@@ -39,6 +39,15 @@ pub fn make_pipe(path: &Path) -> anyhow::Result<()> {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
         .with_context(|| format!("cannot make the pipe {}", path.display()))
+}
+
+/// Makes two named pipes, and returns their paths.
+///
+/// # Errors
+/// As [`make_pipe`].
+pub fn make_pipes(paths: [PathBuf; 2]) -> anyhow::Result<[PathBuf; 2]> {
+    paths.iter().try_for_each(|path| make_pipe(path))?;
+    Ok(paths)
 }
 
 /// Sends `rounds` numbers on `channel`, and waits after each one until it comes back on `channel +

@@ -115,6 +115,15 @@ impl ProcessTree {
         Ok(())
     }
 
+    /// Sends all children a command, and waits for the answer of each.
+    ///
+    /// # Errors
+    /// As [`TreeChild::ask`].
+    pub fn ask_kids(&mut self, command: &str) -> anyhow::Result<()> {
+        let mut kids = self.kids.iter_mut();
+        kids.try_for_each(|kid| kid.ask(command).map(drop))
+    }
+
     /// Starts a child with this command line, and waits for its first line of output.
     ///
     /// # Errors

@@ -5,13 +5,15 @@
 #![allow(unsafe_code)]
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The result of the command.
 #[derive(Debug)]
@@ -95,12 +97,60 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> anyhow::Result<Said> {
     })
 }
 
+/// Runs the command, which must succeed.
+///
+/// # Errors
+/// As [`run`], and when it fails.
+pub fn succeed<S: AsRef<OsStr>>(arguments: &[S]) -> anyhow::Result<Said> {
+    let said = run(arguments)?;
+    ensure!(said.code == Some(0), "{said:?}");
+    Ok(said)
+}
+
+/// Runs the command, which must fail with exit code 2, and print nothing but one line on standard
+/// error.
+///
+/// # Errors
+/// As [`run`], and when it does anything else.
+pub fn fail<S: AsRef<OsStr>>(arguments: &[S]) -> anyhow::Result<Said> {
+    let said = run(arguments)?;
+    let is_one_line = said.out.is_empty() && said.error.lines().count() == 1;
+    ensure!(said.code == Some(2) && is_one_line, "{said:?}");
+    Ok(said)
+}
+
+/// Recovers the session of a pool directory, as `profiler recover` does with these options.
+///
+/// # Errors
+/// As [`succeed`].
+pub fn recover(pools: &Path, to: &Path, options: &[&str]) -> anyhow::Result<Said> {
+    let words = [Path::new("recover"), pools, Path::new("-o"), to];
+    let options = options.iter().map(Path::new);
+    succeed(&words.into_iter().chain(options).collect::<Vec<_>>())
+}
+
+/// Reads a JSON file.
+///
+/// # Errors
+/// When it is not JSON.
+pub fn json(path: &Path) -> anyhow::Result<Value> {
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+/// Makes a temporary directory that only this user can read, as pool directories must be.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn private_directory() -> anyhow::Result<TempDir> {
+    let owner_only = PermissionsExt::from_mode(0o700);
+    Ok(tempfile::Builder::new().permissions(owner_only).tempdir()?)
+}
+
 /// Runs `profiler info --json` on a file, and returns the parsed output.
 ///
 /// # Errors
 /// When it fails.
-pub fn info(path: &std::path::Path) -> anyhow::Result<Value> {
-    let said = run(&[OsStr::new("info"), OsStr::new("--json"), path.as_os_str()])?;
-    ensure!(said.code == Some(0), "{said:?}");
+pub fn info(path: &Path) -> anyhow::Result<Value> {
+    let said = succeed(&[OsStr::new("info"), OsStr::new("--json"), path.as_os_str()])?;
     Ok(serde_json::from_str(&said.out)?)
 }

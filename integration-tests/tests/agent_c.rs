@@ -89,6 +89,14 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }
 
+/// The example as a program, and its directory with the installed agent.
+fn compiled_example() -> anyhow::Result<(Workplace, PathBuf)> {
+    let place = Workplace::new()?;
+    let options = place.install_agent()?;
+    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    Ok((place, program))
+}
+
 fn words(options: &[String]) -> Vec<&str> {
     options.iter().map(String::as_str).collect()
 }
@@ -96,9 +104,7 @@ fn words(options: &[String]) -> Vec<&str> {
 #[test]
 fn the_example_records_each_kind_of_data() -> anyhow::Result<()> {
     own_process!();
-    let place = Workplace::new()?;
-    let options = place.install_agent()?;
-    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let (place, program) = compiled_example()?;
     let recorded = place.record(&[text(&program)])?;
     assert_eq!(
         recorded.output.stdout,
@@ -134,9 +140,7 @@ fn the_example_records_each_kind_of_data() -> anyhow::Result<()> {
 #[test]
 fn the_groups_of_a_program_in_c_are_measured() -> anyhow::Result<()> {
     own_process!();
-    let place = Workplace::new()?;
-    let options = place.install_agent()?;
-    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let (place, program) = compiled_example()?;
     // The session asks for the time of groups after the program has connected. So the program does
     // more and more work.
     let mut requests = 1000;
@@ -154,9 +158,7 @@ fn the_groups_of_a_program_in_c_are_measured() -> anyhow::Result<()> {
 #[test]
 fn a_program_in_c_does_the_same_without_a_session() -> anyhow::Result<()> {
     own_process!();
-    let place = Workplace::new()?;
-    let options = place.install_agent()?;
-    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let (place, program) = compiled_example()?;
     let output = place.run(&[text(&program)])?;
     assert_eq!(output.stdout, b"not recording\n");
     assert_eq!(output.stderr, b"");
@@ -230,9 +232,7 @@ fn the_library_can_be_loaded_while_the_program_runs() -> anyhow::Result<()> {
 #[test]
 fn a_function_waits_until_the_program_is_recorded() -> anyhow::Result<()> {
     own_process!();
-    let place = Workplace::new()?;
-    let options = place.install_agent()?;
-    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let (place, program) = compiled_example()?;
     // Below a shell, which takes the memory that the session hands over.
     let recorded = place.record(&["sh", "-c", "\"$0\"; exit $?", text(&program)])?;
     assert_eq!(recorded.output.stdout, b"recording\n");
@@ -247,9 +247,7 @@ fn a_function_waits_until_the_program_is_recorded() -> anyhow::Result<()> {
 #[test]
 fn a_library_that_is_preloaded_and_linked_is_there_once() -> anyhow::Result<()> {
     own_process!();
-    let place = Workplace::new()?;
-    let options = place.install_agent()?;
-    let program = place.compile_file("cc", "requests", &example(), &words(&options))?;
+    let (place, program) = compiled_example()?;
     let recorded = place.record(&[text(&program)])?;
     let profile = recorded.profile()?;
     let processes = profile.processes.iter();

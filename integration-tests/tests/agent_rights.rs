@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use integration_tests::foreign::{Workplace, is_installed};
-use integration_tests::own_process;
+use integration_tests::{own_process, own_process_tests};
 
 use crate::agent_record::{has_used, text};
 
@@ -152,16 +152,10 @@ fn a_program_changes_its_user_with_capabilities_of_one_thread() -> anyhow::Resul
     goes_well(&["recorded", "keeps"])
 }
 
-#[test]
-fn a_program_that_changes_its_user_for_all_threads_stays_recorded() -> anyhow::Result<()> {
-    own_process!();
-    goes_well(&["recorded", "plain"])
-}
-
-#[test]
-fn a_change_in_the_child_of_a_vfork_does_not_concern_its_parent() -> anyhow::Result<()> {
-    own_process!();
-    goes_well(&["recorded", "vfork"])
+own_process_tests! {
+    a_program_that_changes_its_user_for_all_threads_stays_recorded:
+        goes_well(&["recorded", "plain"]);
+    a_change_in_the_child_of_a_vfork_does_not_concern_its_parent: goes_well(&["recorded", "vfork"]);
 }
 
 #[test]

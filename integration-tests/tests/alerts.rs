@@ -14,7 +14,8 @@ use integration_tests::helper_process::HelperProcess;
 use integration_tests::own;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use integration_tests::session::{self, TestSession};
+use integration_tests::reports::all_measure;
+use integration_tests::session;
 use profiler_parent::alerts::ListenerError;
 use profiler_parent::core::groups::{Group, GroupKind, Probes};
 use profiler_parent::core::marker::{MarkerOptions, category};
@@ -24,6 +25,8 @@ use profiler_parent::{Alert, AlertRules, AlertTarget, Alerts, EvidenceOptions, m
 use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
+/// What alerts switch on in every process.
+const PROBES: Probes = Probes::JANK.with(Probes::BLOCKING);
 const BUFFERING: Duration = Duration::from_millis(300);
 const RUN: Duration = Duration::from_millis(100);
 /// Longer than any run takes, also on a busy machine.
@@ -50,19 +53,6 @@ fn listen(
 fn run(plugin: &str, duration: Duration) {
     let _run = Group::register(GroupKind::Plugin, plugin).enter();
     std::thread::sleep(duration);
-}
-
-/// Waits until every process measures runs.
-fn measured(session: &TestSession) -> anyhow::Result<()> {
-    let all = || {
-        session
-            .groups()
-            .processes
-            .iter()
-            .all(|process| process.probes.contains(Probes::JANK))
-    };
-    ensure!(until(all), "a process does not measure runs");
-    Ok(())
 }
 
 /// Waits for the next call of a listener, which must be for a single alert.
@@ -196,7 +186,7 @@ fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
     let all = listen(&alerts, AlertTarget::Kind("plugin".into()), "test")?;
     let mut second = HelperProcess::spawn(&session, CHILD, "second", "init")?;
-    measured(&session)?;
+    assert!(all_measure(&session, PROBES));
     first.ask("slow a4 100")?;
     let shown = || serde_json::to_string(&session.groups()).unwrap_or_default();
     let alert = single_alert(&all).with_context(shown)?;
@@ -222,7 +212,7 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
     let alerts = session.alerts(rules().buffering(Duration::from_secs(2)), evidence)?;
     let all = listen(&alerts, AlertTarget::All, "test")?;
     let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
-    measured(&session)?;
+    assert!(all_measure(&session, PROBES));
     marker!("long before", &category::TEST);
     let less = Stopwatch::start();
     run("a5 less", RUN);

@@ -6,7 +6,7 @@
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::profile::Profile;
+use integration_tests::profile::{KILLED, Profile};
 use integration_tests::session;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::{CaptureError, CaptureEvent};
@@ -27,13 +27,8 @@ fn a_second_capture_has_later_entries_and_those_of_children_that_died_since() ->
     helpers[1].ask("mark 70")?;
     helpers[1].end("kill")?;
     for (_, later) in session.capture_both()? {
-        assert_eq!(later.verdict("child-0")?, "complete");
-        assert_eq!(later.process("child-0")?.counts()?.delivered, 450);
-        assert_eq!(
-            later.verdict("child-1")?,
-            "recovered: crashed with signal 9 (SIGKILL)"
-        );
-        assert_eq!(later.process("child-1")?.counts()?.delivered, 470);
+        later.holds("child-0", "complete", 450)?;
+        later.holds("child-1", KILLED, 470)?;
     }
     Ok(())
 }
@@ -43,14 +38,10 @@ fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
-    for helper in &mut helpers {
-        helper.ask("flood 2 2000")?;
-    }
+    HelperProcess::ask_all(&mut helpers, "flood 2 2000")?;
     for _ in 0..3 {
         let before = session.recorded();
-        helpers
-            .iter_mut()
-            .try_for_each(|helper| helper.ask("mark 1").map(drop))?;
+        HelperProcess::ask_all(&mut helpers, "mark 1")?;
         assert!(
             until(|| session.recorded() > before + 5_000),
             "the flood stands still"
@@ -85,9 +76,7 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
-    for helper in &mut helpers {
-        helper.ask("hold 2 500")?;
-    }
+    HelperProcess::ask_all(&mut helpers, "hold 2 500")?;
     let paths = ["a.json", "b.json", "c.json"].map(|name| session.path(name));
     let session = session.session()?;
     std::thread::scope(|scope| {
@@ -102,8 +91,7 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
     for path in &paths {
         let profile = Profile::read(path)?;
         for name in ["child-0", "child-1"] {
-            assert_eq!(profile.verdict(name)?, "complete");
-            assert_eq!(profile.process(name)?.counts()?.delivered, 1000);
+            profile.holds(name, "complete", 1000)?;
         }
     }
     Ok(())

@@ -7,26 +7,20 @@ use std::collections::HashMap;
 use std::thread;
 
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own_process;
 use integration_tests::pairs;
 use integration_tests::profile::Profile;
 use integration_tests::session::{self, TestSession};
+use integration_tests::{own_process, own_process_tests};
 use profiler_parent::SessionBuilder;
 use profiler_parent::core::time::{ClockKind, clock_kind, use_clock};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const ROUNDS: u64 = 500;
 
-#[test]
-fn no_receive_comes_before_its_send() -> anyhow::Result<()> {
-    own_process!();
-    exchange(|builder| builder)
-}
-
-#[test]
-fn no_receive_comes_before_its_send_with_the_fallback_clock() -> anyhow::Result<()> {
-    own_process!();
-    exchange(|builder| builder.clock(ClockKind::Monotonic))
+own_process_tests! {
+    no_receive_comes_before_its_send: exchange(|builder| builder);
+    no_receive_comes_before_its_send_with_the_fallback_clock:
+        exchange(|builder| builder.clock(ClockKind::Monotonic));
 }
 
 #[test]
@@ -65,11 +59,7 @@ fn ping_between(
     first: &mut HelperProcess,
     second: &mut HelperProcess,
 ) -> anyhow::Result<()> {
-    let there = session.path("there");
-    let back = session.path("back");
-    [&there, &back]
-        .into_iter()
-        .try_for_each(|path| pairs::make_pipe(path))?;
+    let [there, back] = pairs::make_pipes(["there", "back"].map(|name| session.path(name)))?;
     let words = |verb: &str| format!("{verb} {} {} 10 {ROUNDS}", there.display(), back.display());
     second.tell(&words("pong"))?;
     first.ask(&words("ping"))?;
@@ -78,11 +68,7 @@ fn ping_between(
 }
 
 fn ping_with(session: &TestSession, child: &mut HelperProcess) -> anyhow::Result<()> {
-    let there = session.path("down");
-    let back = session.path("up");
-    [&there, &back]
-        .into_iter()
-        .try_for_each(|path| pairs::make_pipe(path))?;
+    let [there, back] = pairs::make_pipes(["down", "up"].map(|name| session.path(name)))?;
     child.tell(&format!(
         "pong {} {} 20 {ROUNDS}",
         there.display(),

@@ -7,9 +7,9 @@
 
 use anyhow::ensure;
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::session;
+use integration_tests::{own_process, own_process_tests};
 use profiler_parent::{ProcessState, Session};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -66,31 +66,16 @@ fn loses_its_channel(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_child_that_closes_all_descriptors_keeps_its_channel_and_its_files() -> anyhow::Result<()> {
-    own_process!();
-    keeps_its_files(HelperProcess::spawn, "init", false)
-}
-
-#[test]
-fn an_untrusted_child_that_closes_all_descriptors_keeps_its_channel_and_its_files()
--> anyhow::Result<()> {
-    own_process!();
-    keeps_its_files(HelperProcess::spawn_untrusted, "init", false)
-}
-
-/// As before Linux 5.9.
-#[test]
-fn a_child_with_one_descriptor_table_that_closes_all_records_on_and_its_files_are_untouched()
--> anyhow::Result<()> {
-    own_process!();
-    keeps_its_files(HelperProcess::spawn, "init-in-one-table", true)
-}
-
-#[test]
-fn an_untrusted_child_with_one_descriptor_table_that_closes_all_records_on() -> anyhow::Result<()> {
-    own_process!();
-    keeps_its_files(HelperProcess::spawn_untrusted, "init-in-one-table", true)
+own_process_tests! {
+    a_child_that_closes_all_descriptors_keeps_its_channel_and_its_files:
+        keeps_its_files(HelperProcess::spawn, "init", false);
+    an_untrusted_child_that_closes_all_descriptors_keeps_its_channel_and_its_files:
+        keeps_its_files(HelperProcess::spawn_untrusted, "init", false);
+    /// As before Linux 5.9.
+    a_child_with_one_descriptor_table_that_closes_all_records_on_and_its_files_are_untouched:
+        keeps_its_files(HelperProcess::spawn, "init-in-one-table", true);
+    an_untrusted_child_with_one_descriptor_table_that_closes_all_records_on:
+        keeps_its_files(HelperProcess::spawn_untrusted, "init-in-one-table", true);
 }
 
 #[test]
@@ -101,8 +86,7 @@ fn an_untrusted_child_can_write_to_no_file_of_the_parent() -> anyhow::Result<()>
     helper.ask("record 1 500")?;
     assert_eq!(helper.ask("append 64")?, "ok 0");
     for (_, profile) in session.capture_both()? {
-        assert_eq!(profile.verdict("child")?, "complete");
-        assert_eq!(profile.process("child")?.counts()?.delivered, 500);
+        profile.holds("child", "complete", 500)?;
     }
     assert_eq!(
         helper.ask("append 64")?,

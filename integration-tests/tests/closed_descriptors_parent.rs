@@ -70,9 +70,7 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_notices_ends_of_chil
         HelperProcess::spawn_untrusted(&session, CHILD, "untrusted", "init")?,
         HelperProcess::spawn(&session, CHILD, "third", "init")?,
     ];
-    for helper in &mut helpers {
-        helper.ask("record 1 100")?;
-    }
+    HelperProcess::ask_all(&mut helpers, "record 1 100")?;
     // The descriptors of the pipes are closed by number below, so their owners must not drop them.
     let children: Vec<_> = helpers
         .into_iter()

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
+use integration_tests::profile::same_rows;
 use integration_tests::{session, tools};
 use serde_json::{Value, json};
 
@@ -100,7 +101,7 @@ fn processed() -> Value {
 
 fn write(directory: &Path, name: &str, profile: &Value) -> anyhow::Result<PathBuf> {
     let path = directory.join(name);
-    let mut file = profiler_parent::internal::output::ProfileFile::create(&path)?;
+    let mut file = profiler_files::output::ProfileFile::create(&path)?;
     file.write_all(&serde_json::to_vec(profile)?)?;
     file.commit()?;
     Ok(path)
@@ -145,7 +146,7 @@ fn the_functions_that_take_the_most_time_are_shown_in_either_format() -> anyhow:
             near(&top[3]["total_percent"], 100.0) && near(&top[3]["self_ms"], 0.0),
             "{name}: {top:?}"
         );
-        rows_are_those_of_the_log(&info, name);
+        same_rows(&info["processes"], &log()["1"]["processes"]).context(name)?;
         let text = tools::run(&[
             "info",
             "--top",
@@ -253,37 +254,6 @@ fn addresses_get_the_names_that_this_machine_has_for_them() -> anyhow::Result<()
         "{said:?}"
     );
     Ok(())
-}
-
-/// Checks that the rows of `info` equal those of the gathering log.
-fn rows_are_those_of_the_log(info: &Value, name: &str) {
-    let log = &log()["1"]["processes"];
-    for (row, logged) in info["processes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .zip(log.as_array().into_iter().flatten())
-    {
-        for key in [
-            "name",
-            "pid",
-            "threads",
-            "recorded",
-            "delivered",
-            "outside",
-            "evicted",
-            "dropped",
-            "unfinished",
-            "verdict",
-        ] {
-            assert_eq!(row[key], logged[key], "{name}: {key}");
-        }
-    }
-    assert_eq!(
-        info["processes"].as_array().map(Vec::len),
-        Some(2),
-        "{name}"
-    );
 }
 
 #[test]

@@ -66,8 +66,7 @@ fn is_about_the_program(format: &str, shows_arguments: bool) -> anyhow::Result<(
     recording.ask("mark 50")?;
     recording.until_groups_are_measured()?;
     recording.tell("exit 0")?;
-    let ended = recording.end()?;
-    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    let ended = recording.end_with(0)?;
     let text = fs::read_to_string(ended.path("out.json"))?;
     let profile: serde_json::Value = serde_json::from_str(&text)?;
     let meta = &profile["meta"];
@@ -117,8 +116,7 @@ fn the_profile_has_tracks_of_groups_if_their_time_is_measured() -> anyhow::Resul
             recording.ask("mark 1")?; // without an entry there would be no profile
             recording.ask("work-for plugin checker 3 1000")?;
             recording.tell("exit 0")?;
-            let ended = recording.end()?;
-            assert_eq!(ended.code, Some(0), "{}", ended.error);
+            let ended = recording.end_with(0)?;
             let text = fs::read_to_string(ended.path("out.json"))?;
             let profile = serde_json::from_str(&text)?;
             let tracks = group_tracks(&profile);

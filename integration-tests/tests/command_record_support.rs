@@ -129,6 +129,18 @@ impl Recording {
         Pid::from_raw(self.command.id().cast_signed()).context("no process")
     }
 
+    /// As [`Self::end`]; the exit code must be this one.
+    pub(crate) fn end_with(self, code: i32) -> anyhow::Result<Ended> {
+        let ended = self.end()?;
+        ensure!(
+            ended.code == Some(code),
+            "{:?}: {}",
+            ended.code,
+            ended.error
+        );
+        Ok(ended)
+    }
+
     pub(crate) fn end(self) -> anyhow::Result<Ended> {
         let Self {
             mut command,

@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::tools;
-use profiler_parent::view::VIEWER;
+use profiler_view::VIEWER;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ impl Place {
 /// A compressed profile, as a session writes it.
 fn compressed(place: &Place) -> anyhow::Result<PathBuf> {
     let path = place.directory.path().join("profile.json.gz");
-    let mut file = profiler_parent::internal::output::ProfileFile::create(&path)?;
+    let mut file = profiler_files::output::ProfileFile::create(&path)?;
     file.write_all(PROFILE.as_bytes())?;
     file.commit()?;
     Ok(path)

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use integration_tests::own_process;
 use object::{Object, ObjectSymbol};
-use profiler_parent::view::VIEWER;
+use profiler_view::VIEWER;
 use serde_json::{Value, json};
 
 use crate::command_view::{Answer, View};

@@ -9,30 +9,22 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own::{Possessions, thread_names};
-use integration_tests::own_process;
+use integration_tests::own::{Possessions, no_profiler_thread_remains};
 use integration_tests::patience::{patiently, until};
-use integration_tests::profile::{FROZEN, Profile};
-use integration_tests::session;
+use integration_tests::profile::{FROZEN, KILLED, Profile};
+use integration_tests::reports::state_of;
+use integration_tests::session::{self, TestSession};
+use integration_tests::{own_process, own_process_tests};
 use profiler_parent::core::session::Features;
 use profiler_parent::{ProcessState, Session};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-/// The reason that the session gives for a closed channel.
-const GONE: &str = "the other side is gone";
-
-/// An untrusted child writes no part: the parent reads its pool and does not need its answers.
-const UNAFFECTED: Outcome = Outcome::Heard(["complete"; 2]);
-
-/// One of two verdicts: a child reports progress without end only while it gets a processor.
-const LATE_OR_FROZEN: &str =
-    "recovered: not finished at the deadline|recovered: frozen: made no progress";
-
 /// Starts the liar.
 type Spawn = fn(&Session, &str, &str, &str) -> anyhow::Result<HelperProcess>;
-/// Makes the liar lie. The second argument is an honest child of the same session.
-type Lie = fn(&mut HelperProcess, &HelperProcess) -> anyhow::Result<()>;
+/// The commands that make the liar lie. [`PID`] stands for the number of an honest child.
+type Lie = &'static [&'static str];
 
+const PID: &str = "PID";
 const TRUSTED: Spawn = HelperProcess::spawn_as;
 const UNTRUSTED: Spawn = HelperProcess::spawn_untrusted;
 
@@ -44,6 +36,30 @@ enum Outcome {
     Heard([&'static str; 2]),
 }
 
+const NEVER: Outcome = Outcome::Heard(["recovered: never connected"; 2]);
+const MUTE: Outcome = Outcome::Heard([FROZEN; 2]);
+/// An untrusted child writes no part: the parent reads its pool and does not need its answers.
+const UNAFFECTED: Outcome = Outcome::Heard(["complete"; 2]);
+/// One of two verdicts: a child reports progress without end only while it gets a processor.
+const LATE: Outcome = Outcome::Heard([
+    "recovered: not finished at the deadline|recovered: frozen: made no progress",
+    FROZEN,
+]);
+const GONE: Outcome = Outcome::Closed("the other side is gone");
+const TWICE: Outcome = Outcome::Closed("the other side sent a second Hello");
+const WRONG_TOKEN: Outcome =
+    Outcome::Closed("the process that connected does not know this child's token");
+const VERSION_9: Outcome =
+    Outcome::Closed("the other side speaks version 9 of the protocol, this side version 8");
+const OF_ANOTHER: Outcome = Outcome::Closed("the other side sent the hello of another process");
+const FLOOD: Outcome = Outcome::Closed("the other side sent answers to no request");
+const GARBAGE: Outcome =
+    Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 8");
+const LARGE_FRAME: Outcome = Outcome::Closed("the other side sent a frame too large");
+const LARGE_PACKET: Outcome = Outcome::Closed("the other side sent a packet too large");
+const ATTACHED: Outcome = Outcome::Closed("the other side sent a packet of another kind");
+const STRANGER: Outcome = Outcome::Closed("the other side sent a packet of another process");
+
 /// Tells the lie over both transports, and checks each time that no thread or descriptor remains.
 fn tell(lie: Lie, trusted: &Outcome, untrusted: &Outcome) -> anyhow::Result<()> {
     // The first scene also opens descriptors that a process opens only once.
@@ -54,7 +70,7 @@ fn tell(lie: Lie, trusted: &Outcome, untrusted: &Outcome) -> anyhow::Result<()> 
         (TRUSTED, trusted),
     ] {
         patiently(|timeout| scene(spawn, lie, outcome, timeout))?;
-        ensure!(until(no_thread_left), "{:?}", thread_names());
+        no_profiler_thread_remains()?;
         left.push(Possessions::count().descriptors);
     }
     ensure!(
@@ -62,12 +78,6 @@ fn tell(lie: Lie, trusted: &Outcome, untrusted: &Outcome) -> anyhow::Result<()> 
         "descriptors stay open: {left:?}"
     );
     Ok(())
-}
-
-fn no_thread_left() -> bool {
-    thread_names()
-        .iter()
-        .all(|name| !name.starts_with("profiler-"))
 }
 
 /// Runs a session with a liar and an honest child, which must answer within the timeout.
@@ -82,13 +92,17 @@ fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome, timeout: Duration) -> anyhow
     let mut liar = spawn(&session, CHILD, "liar", "liar")?;
     ensure!(liar.status == "Recording", "{}", liar.status);
     liar.ask("record 2 500")?;
-    lie(&mut liar, &honest)?;
+    for command in lie {
+        liar.ask(&command.replace(PID, &honest.pid().to_string()))?;
+    }
     let verdicts = match outcome {
         Outcome::Closed(why) => {
             ensure!(
-                until(|| state_of(&session) == ProcessState::Disconnected((*why).to_owned())),
+                until(
+                    || state_of(&session, "liar") == ProcessState::Disconnected((*why).to_owned())
+                ),
                 "{:?}",
-                state_of(&session)
+                state_of(&session, "liar")
             );
             [
                 format!("recovered: refused: {why}"),
@@ -114,14 +128,6 @@ fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome, timeout: Duration) -> anyhow
         1200,
         2000,
     )
-}
-
-fn state_of(session: &Session) -> ProcessState {
-    let found = session
-        .processes()
-        .into_iter()
-        .find(|process| process.name == "liar");
-    found.expect("the liar").state
 }
 
 fn capture(session: &Session, directory: &Path) -> anyhow::Result<Profile> {
@@ -173,25 +179,30 @@ fn check(profile: &Profile, verdict: &str, liar: u64, honest: u64) -> anyhow::Re
     Ok(())
 }
 
-/// Tells a lie that only the transport of untrusted children detects.
-fn tell_untrusted(lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
-    patiently(|timeout| scene(UNTRUSTED, lie, outcome, timeout))?;
-    ensure!(until(no_thread_left), "{:?}", thread_names());
-    Ok(())
-}
-
-/// Gives the helper several commands in turn.
-fn run_commands(words: &str, helper: &mut HelperProcess) -> anyhow::Result<()> {
-    words
-        .split("; ")
-        .try_for_each(|command| helper.ask(command).map(drop))
+own_process_tests! {
+    a_child_that_never_says_hello: tell(&[], &NEVER, &NEVER);
+    a_child_that_says_hello_and_nothing_more: tell(&["hello"], &MUTE, &UNAFFECTED);
+    a_child_that_says_hello_twice: tell(&["hello", "hello-again"], &TWICE, &TWICE);
+    a_child_with_a_wrong_token: tell(&["hello-wrong-token"], &WRONG_TOKEN, &WRONG_TOKEN);
+    a_child_that_speaks_another_version: tell(&["hello-wrong-version"], &VERSION_9, &VERSION_9);
+    a_child_that_says_it_is_another_child: tell(&["hello-as PID 1"], &MUTE, &OF_ANOTHER);
+    a_child_that_closes_its_channel_and_lives_on: tell(&["hello", "close"], &GONE, &GONE);
+    a_child_that_reports_progress_without_end:
+        tell(&["hello", "progress-for-ever"], &LATE, &UNAFFECTED);
+    a_child_that_answers_requests_that_were_not_made:
+        tell(&["hello", "unasked 10"], &MUTE, &UNAFFECTED);
+    a_child_that_answers_without_end: tell(&["hello", "updates-for-ever"], &FLOOD, &FLOOD);
+    a_child_that_sends_garbage: tell(&["garbage"], &GARBAGE, &GARBAGE);
+    a_child_that_sends_more_than_a_frame_may_hold: tell(&["oversize"], &LARGE_FRAME, &LARGE_PACKET);
+    a_child_that_sends_descriptors: tell(&["attach"], &ATTACHED, &ATTACHED);
 }
 
 #[test]
-fn a_child_that_never_says_hello() -> anyhow::Result<()> {
+fn a_fork_that_speaks_for_an_untrusted_child() -> anyhow::Result<()> {
     own_process!();
-    let silent = Outcome::Heard(["recovered: never connected"; 2]);
-    tell(|_, _| Ok(()), &silent, &silent)
+    // Only the transport of untrusted children detects it.
+    patiently(|timeout| scene(UNTRUSTED, &["fork-speaks"], &STRANGER, timeout))?;
+    no_profiler_thread_remains()
 }
 
 /// A capture right after a start finds children that already record and have not yet sent their
@@ -221,134 +232,6 @@ fn a_child_that_is_about_to_say_hello_is_waited_for() -> anyhow::Result<()> {
     anyhow::bail!("the capture waited for no child")
 }
 
-#[test]
-fn a_child_that_says_hello_and_nothing_more() -> anyhow::Result<()> {
-    own_process!();
-    tell(
-        |liar, _| run_commands("hello", liar),
-        &Outcome::Heard([FROZEN; 2]),
-        &UNAFFECTED,
-    )
-}
-
-#[test]
-fn a_child_that_says_hello_twice() -> anyhow::Result<()> {
-    own_process!();
-    let twice = Outcome::Closed("the other side sent a second Hello");
-    tell(
-        |liar, _| run_commands("hello; hello-again", liar),
-        &twice,
-        &twice,
-    )
-}
-
-#[test]
-fn a_child_with_a_wrong_token() -> anyhow::Result<()> {
-    own_process!();
-    let refused = Outcome::Closed("the process that connected does not know this child's token");
-    tell(
-        |liar, _| run_commands("hello-wrong-token", liar),
-        &refused,
-        &refused,
-    )
-}
-
-#[test]
-fn a_child_that_speaks_another_version() -> anyhow::Result<()> {
-    own_process!();
-    let refused =
-        Outcome::Closed("the other side speaks version 9 of the protocol, this side version 8");
-    tell(
-        |liar, _| run_commands("hello-wrong-version", liar),
-        &refused,
-        &refused,
-    )
-}
-
-#[test]
-fn a_child_that_says_it_is_another_child() -> anyhow::Result<()> {
-    own_process!();
-    let lie: Lie = |liar, honest| run_commands(&format!("hello-as {} 1", honest.pid()), liar);
-    let refused = Outcome::Closed("the other side sent the hello of another process");
-    tell(lie, &Outcome::Heard([FROZEN; 2]), &refused)
-}
-
-#[test]
-fn a_child_that_closes_its_channel_and_lives_on() -> anyhow::Result<()> {
-    own_process!();
-    tell(
-        |liar, _| run_commands("hello; close", liar),
-        &Outcome::Closed(GONE),
-        &Outcome::Closed(GONE),
-    )
-}
-
-#[test]
-fn a_child_that_reports_progress_without_end() -> anyhow::Result<()> {
-    own_process!();
-    let late = Outcome::Heard([LATE_OR_FROZEN, FROZEN]);
-    tell(
-        |liar, _| run_commands("hello; progress-for-ever", liar),
-        &late,
-        &UNAFFECTED,
-    )
-}
-
-#[test]
-fn a_child_that_answers_requests_that_were_not_made() -> anyhow::Result<()> {
-    own_process!();
-    tell(
-        |liar, _| run_commands("hello; unasked 10", liar),
-        &Outcome::Heard([FROZEN; 2]),
-        &UNAFFECTED,
-    )
-}
-
-#[test]
-fn a_child_that_answers_without_end() -> anyhow::Result<()> {
-    own_process!();
-    let flood = Outcome::Closed("the other side sent answers to no request");
-    tell(
-        |liar, _| run_commands("hello; updates-for-ever", liar),
-        &flood,
-        &flood,
-    )
-}
-
-#[test]
-fn a_child_that_sends_garbage() -> anyhow::Result<()> {
-    own_process!();
-    let garbage =
-        Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 8");
-    tell(|liar, _| run_commands("garbage", liar), &garbage, &garbage)
-}
-
-#[test]
-fn a_child_that_sends_more_than_a_frame_may_hold() -> anyhow::Result<()> {
-    own_process!();
-    let oversize = Outcome::Closed("the other side sent a packet too large");
-    let of_a_frame = Outcome::Closed("the other side sent a frame too large");
-    tell(
-        |liar, _| run_commands("oversize", liar),
-        &of_a_frame,
-        &oversize,
-    )
-}
-
-#[test]
-fn a_child_that_sends_descriptors() -> anyhow::Result<()> {
-    own_process!();
-    let attached = Outcome::Closed("the other side sent a packet of another kind");
-    tell(|liar, _| run_commands("attach", liar), &attached, &attached)
-}
-
-#[test]
-fn a_fork_that_speaks_for_an_untrusted_child() -> anyhow::Result<()> {
-    own_process!();
-    let stranger = Outcome::Closed("the other side sent a packet of another process");
-    tell_untrusted(|liar, _| run_commands("fork-speaks", liar), &stranger)
-}
-
 /// The number of open sockets of this process: its ends of the channels to children.
 fn own_sockets() -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -358,40 +241,52 @@ fn own_sockets() -> usize {
         .count()
 }
 
+/// Runs a session whose liar records 1000 entries, lets `die` end the liar, and checks that the
+/// parent closes its end of the channel and recovers the entries.
+fn dies(
+    spawn: Spawn,
+    die: impl FnOnce(&TestSession, HelperProcess, &dyn Fn() -> bool) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    session.environment()?; // makes the socket of the session's address
+    let before = own_sockets();
+    let is_closed = || until(|| own_sockets() == before);
+    let mut liar = spawn(&session, CHILD, "liar", "liar")?;
+    liar.ask("record 2 500")?;
+    die(&session, liar, &is_closed)?;
+    let (_, profile) = session.capture()?;
+    profile.holds("liar", KILLED, 1000)?;
+    ensure!(
+        is_closed(),
+        "the parent keeps the channel: {before} sockets, now {}",
+        own_sockets()
+    );
+    Ok(())
+}
+
 #[test]
 fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
     own_process!();
     for spawn in [TRUSTED, UNTRUSTED] {
-        let session = session::start(|builder| builder)?;
-        session.environment()?; // makes the socket of the session's address
-        let before = own_sockets();
-        let mut liar = spawn(&session, CHILD, "liar", "liar")?;
-        liar.ask("record 2 500")?;
-        let answer = liar.ask("fork-holds")?;
-        let fork: i32 = answer.trim_start_matches("ok ").parse()?;
-        ensure!(
-            until(|| state_of(&session) == ProcessState::Connected),
-            "{:?}",
-            state_of(&session)
-        );
-        liar.end("kill")?;
-        let ended = until(|| own_sockets() == before);
-        // SAFETY: the fork waits for a signal and is ended only here, so its number still names it.
-        #[allow(unsafe_code)]
-        unsafe {
-            libc::kill(fork, libc::SIGKILL);
-        }
-        ensure!(
-            ended,
-            "the parent keeps the channel: {before} sockets, now {}",
-            own_sockets()
-        );
-        let (_, profile) = session.capture()?;
-        assert_eq!(
-            profile.verdict("liar")?,
-            "recovered: crashed with signal 9 (SIGKILL)"
-        );
-        assert_eq!(profile.process("liar")?.counts()?.delivered, 1000);
+        dies(spawn, |session, mut liar, is_closed| {
+            let answer = liar.ask("fork-holds")?;
+            let fork: i32 = answer.trim_start_matches("ok ").parse()?;
+            ensure!(
+                until(|| state_of(session, "liar") == ProcessState::Connected),
+                "{:?}",
+                state_of(session, "liar")
+            );
+            liar.end("kill")?;
+            let ended = is_closed();
+            // SAFETY: the fork waits for a signal and is ended only here, so its number still names
+            // it.
+            #[allow(unsafe_code)]
+            unsafe {
+                libc::kill(fork, libc::SIGKILL);
+            }
+            ensure!(ended, "the parent keeps the channel");
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -400,23 +295,7 @@ fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
 fn a_child_that_dies_before_hello_leaves_what_it_recorded() -> anyhow::Result<()> {
     own_process!();
     for spawn in [TRUSTED, UNTRUSTED] {
-        let session = session::start(|builder| builder)?;
-        session.environment()?; // makes the socket of the session's address
-        let before = own_sockets();
-        let mut liar = spawn(&session, CHILD, "liar", "liar")?;
-        liar.ask("record 2 500")?;
-        liar.end("kill")?;
-        let (_, profile) = session.capture()?;
-        assert_eq!(
-            profile.verdict("liar")?,
-            "recovered: crashed with signal 9 (SIGKILL)"
-        );
-        assert_eq!(profile.process("liar")?.counts()?.delivered, 1000);
-        ensure!(
-            until(|| own_sockets() == before),
-            "{before} sockets, now {}",
-            own_sockets()
-        );
+        dies(spawn, |_, mut liar, _| liar.end("kill").map(drop))?;
     }
     Ok(())
 }

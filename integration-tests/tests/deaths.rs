@@ -12,7 +12,7 @@ use integration_tests::acks;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::{HeldUp, LONG, Stopwatch, patiently};
-use integration_tests::profile::{FROZEN, Profile};
+use integration_tests::profile::{FROZEN, KILLED, Profile};
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -38,10 +38,7 @@ fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow:
     }
     for (_, profile) in session.capture_both()? {
         for (name, threads) in &children {
-            assert_eq!(
-                profile.verdict(name)?,
-                "recovered: crashed with signal 9 (SIGKILL)"
-            );
+            assert_eq!(profile.verdict(name)?, KILLED);
             acks::check(profile.process(name)?, threads, true)?;
             assert_eq!(profile.process(name)?.counts()?.evicted, 0, "{name}");
         }
@@ -72,11 +69,7 @@ fn a_child_killed_during_a_request_has_crashed_and_appears_once() -> anyhow::Res
         })?;
         let profile = Profile::read(&report.path)?;
         let name = format!("killed-{round}");
-        assert_eq!(
-            profile.verdict(&name)?,
-            "recovered: crashed with signal 9 (SIGKILL)"
-        );
-        assert_eq!(profile.process(&name)?.counts()?.delivered, 1000);
+        profile.holds(&name, KILLED, 1000)?;
     }
     Ok(())
 }
@@ -101,8 +94,7 @@ fn a_child_that_exits_during_a_capture_appears_once() -> anyhow::Result<()> {
             saving.join().expect("no panic")
         })?;
         let profile = Profile::read(&report.path)?;
-        assert_eq!(profile.verdict(&name)?, "complete");
-        assert_eq!(profile.process(&name)?.counts()?.delivered, 1000);
+        profile.holds(&name, "complete", 1000)?;
     }
     Ok(())
 }
@@ -170,11 +162,7 @@ fn children_that_die_while_they_connect_never_delay_the_parent() -> anyhow::Resu
     for (_, profile) in profiles {
         for n in 0..20 {
             let name = format!("hasty-{n}");
-            assert_eq!(
-                profile.verdict(&name)?,
-                "recovered: crashed with signal 9 (SIGKILL)"
-            );
-            assert_eq!(profile.process(&name)?.counts()?.delivered, 1);
+            profile.holds(&name, KILLED, 1)?;
         }
     }
     Ok(())
@@ -190,8 +178,7 @@ fn a_child_that_ended_its_profiler_continues_and_keeps_its_data() -> anyhow::Res
     helper.ask("mark 50")?;
     for _ in 0..2 {
         for (_, profile) in session.capture_both()? {
-            assert_eq!(profile.verdict("done")?, "complete");
-            assert_eq!(profile.process("done")?.counts()?.delivered, 200);
+            profile.holds("done", "complete", 200)?;
         }
         helper.tell("exit 0")?;
         assert!(helper.child.wait().expect("a status").success());
@@ -229,10 +216,7 @@ fn a_capture_after_the_end_of_a_child_s_output_reports_its_death() -> anyhow::Re
                 .unwrap_or_default(),
         );
     }
-    let right = verdicts
-        .iter()
-        .filter(|verdict| *verdict == "recovered: crashed with signal 9 (SIGKILL)")
-        .count();
+    let right = verdicts.iter().filter(|verdict| *verdict == KILLED).count();
     assert!(right >= ROUNDS - 3, "{verdicts:?}");
     Ok(())
 }

@@ -114,8 +114,7 @@ fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
     }
     for (_, profile) in session.capture_both()? {
         for name in ["exits", "quits"] {
-            assert_eq!(profile.verdict(name)?, "complete");
-            assert_eq!(profile.process(name)?.counts()?.delivered, 600);
+            profile.holds(name, "complete", 600)?;
         }
     }
     Ok(())

@@ -4,7 +4,6 @@
 //! The times in the written files are compared with those that `profiler info` reports.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 /// The self time of each function in a `.cpuprofile`, in microseconds, summed as viewers do, and
 /// the length of the recording.
 fn self_times(file: &Path) -> anyhow::Result<(BTreeMap<String, i64>, i64)> {
-    let profile: Value = serde_json::from_slice(&fs::read(file)?)?;
+    let profile = tools::json(file)?;
     let list = |key: &str| profile[key].as_array().cloned().unwrap_or_default();
     let names: BTreeMap<u64, String> = list("nodes")
         .iter()
@@ -50,21 +49,11 @@ fn self_times(file: &Path) -> anyhow::Result<(BTreeMap<String, i64>, i64)> {
 
 /// Exports a profile with the command, and returns the `.cpuprofile` files.
 fn cpuprofiles(profile: &Path, directory: &Path, flags: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
-    let fixed = [
-        OsStr::new("export"),
-        profile.as_os_str(),
-        "--to".as_ref(),
-        "cpuprofile".as_ref(),
-        "-o".as_ref(),
-    ];
-    let arguments: Vec<&OsStr> = fixed
-        .into_iter()
-        .chain([directory.as_os_str()])
-        .chain(flags.iter().map(OsStr::new))
-        .collect();
-    let said = tools::run(&arguments)?;
-    ensure!(said.code == Some(0), "{said:?}");
-    let index: Value = serde_json::from_slice(&fs::read(directory.join("index.json"))?)?;
+    let words = ["export", "--to", "cpuprofile", "-o"].map(Path::new);
+    let flags: Vec<&Path> = flags.iter().map(Path::new).collect();
+    let arguments = [&words[..], &[directory, profile], &flags].concat();
+    tools::succeed(&arguments)?;
+    let index = tools::json(&directory.join("index.json"))?;
     let files = index["profiles"].as_array().context("no list")?.iter();
     Ok(files
         .filter_map(|row| Some(directory.join(row["file"].as_str()?)))
@@ -141,13 +130,7 @@ fn x9_what_node_recorded_is_reported_with_its_own_times() -> anyhow::Result<()> 
     let directory = tempfile::tempdir()?;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/node.cpuprofile");
     let imported = directory.path().join("node.json.gz");
-    let said = tools::run(&[
-        OsStr::new("import"),
-        file.as_os_str(),
-        "-o".as_ref(),
-        imported.as_os_str(),
-    ])?;
-    ensure!(said.code == Some(0), "{said:?}");
+    tools::succeed(&[Path::new("import"), &file, Path::new("-o"), &imported])?;
     let (times, length) = self_times(&file)?;
     let info = tools::info(&imported)?;
     ensure!(
@@ -211,7 +194,7 @@ fn x5_x6_x7_an_interpreters_safe_points_are_in_the_exported_files() -> anyhow::R
         .iter()
         .find(|file| fs::read_to_string(file).is_ok_and(|text| text.contains("script.lua")));
     let own = own.with_context(|| format!("the interpreter is in no file: {files:?}"))?;
-    let profile: Value = serde_json::from_slice(&fs::read(own)?)?;
+    let profile = tools::json(own)?;
     let (times, length) = self_times(own)?;
     let samples = profile["samples"].as_array().map_or(0, Vec::len);
     ensure!(
@@ -262,11 +245,7 @@ fn an_error_of_export_or_import_is_one_line() -> anyhow::Result<()> {
         &["import", &file, "-o", &out],
     ];
     for case in cases {
-        let said = tools::run(case)?;
-        ensure!(
-            said.code == Some(2) && said.out.is_empty() && said.error.lines().count() == 1,
-            "{said:?}"
-        );
+        tools::fail(case)?;
     }
     ensure!(!Path::new(&out).exists());
     Ok(())

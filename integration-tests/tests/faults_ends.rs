@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use integration_tests::fixture::Fixture;
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own_process;
-use integration_tests::profile::Profile;
+use integration_tests::profile::{KILLED, Profile};
+use integration_tests::{own_process, own_process_tests};
 use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -60,22 +60,10 @@ fn check(profile: &Profile, verdict: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
-    own_process!();
-    ends("exit 0", "complete")
-}
-
-#[test]
-fn a_child_that_exits_with_an_error_is_complete() -> anyhow::Result<()> {
-    own_process!();
-    ends("exit 7", "complete")
-}
-
-#[test]
-fn a_child_that_exits_without_any_handler_is_complete() -> anyhow::Result<()> {
-    own_process!();
-    ends("quit 9", "complete")
+own_process_tests! {
+    a_child_that_exits_in_order_is_complete: ends("exit 0", "complete");
+    a_child_that_exits_with_an_error_is_complete: ends("exit 7", "complete");
+    a_child_that_exits_without_any_handler_is_complete: ends("quit 9", "complete");
 }
 
 #[test]
@@ -108,46 +96,19 @@ fn a_child_one_of_whose_threads_panics_goes_on() -> anyhow::Result<()> {
     scene.end()
 }
 
-#[test]
-fn a_child_that_aborts_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    ends("abort", "recovered: crashed with signal 6 (SIGABRT")
-}
-
-#[test]
-fn a_child_that_writes_where_nothing_is_mapped_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    ends("segv", "recovered: crashed with signal 11 (SIGSEGV")
-}
-
-#[test]
-fn a_child_that_reads_a_file_that_was_cut_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    ends("bus", "recovered: crashed with signal 7 (SIGBUS")
-}
-
-#[test]
-fn a_child_with_an_illegal_instruction_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    ends("ill", "recovered: crashed with signal 4 (SIGILL")
-}
-
-#[test]
-fn a_child_whose_stack_overflows_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    ends("overflow", "recovered: crashed with signal 6 (SIGABRT")
-}
-
-#[test]
-fn a_child_that_is_killed_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    ends("kill", "recovered: crashed with signal 9 (SIGKILL)")
-}
-
-#[test]
-fn a_child_that_is_terminated_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    ends("term", "recovered: ended by signal 15 (SIGTERM)")
+own_process_tests! {
+    a_child_that_aborts_is_recovered: ends("abort", "recovered: crashed with signal 6 (SIGABRT");
+    a_child_that_writes_where_nothing_is_mapped_is_recovered:
+        ends("segv", "recovered: crashed with signal 11 (SIGSEGV");
+    a_child_that_reads_a_file_that_was_cut_is_recovered:
+        ends("bus", "recovered: crashed with signal 7 (SIGBUS");
+    a_child_with_an_illegal_instruction_is_recovered:
+        ends("ill", "recovered: crashed with signal 4 (SIGILL");
+    a_child_whose_stack_overflows_is_recovered:
+        ends("overflow", "recovered: crashed with signal 6 (SIGABRT");
+    a_child_that_is_killed_is_recovered: ends("kill", KILLED);
+    a_child_that_is_terminated_is_recovered:
+        ends("term", "recovered: ended by signal 15 (SIGTERM)");
 }
 
 #[test]
@@ -170,7 +131,7 @@ fn a_child_that_the_system_kills_for_memory_is_recovered() -> anyhow::Result<()>
     own_process!();
     let Some(group) = MemoryGroup::make(96 << 20) else {
         println!("skipped: no memory cgroup can be made here; ran as: killed by hand");
-        return ends("kill", "recovered: crashed with signal 9 (SIGKILL)");
+        return ends("kill", KILLED);
     };
     println!("ran in the memory cgroup {}", group.0.display());
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
@@ -179,7 +140,7 @@ fn a_child_that_the_system_kills_for_memory_is_recovered() -> anyhow::Result<()>
     record(&mut helper)?;
     helper.end("hoard")?;
     let (_, profile) = scene.capture()?;
-    check(&profile, "recovered: crashed with signal 9 (SIGKILL)")?;
+    check(&profile, KILLED)?;
     scene.end()
 }
 

@@ -8,10 +8,11 @@ use std::process::Command;
 use integration_tests::fixture::Fixture;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own;
-use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
+use integration_tests::reports::captured;
 use integration_tests::session;
+use integration_tests::{own_process, own_process_tests};
 use profiler_core::ids::ByteLimit;
 use profiler_parent::Format;
 
@@ -71,35 +72,17 @@ fn recorded(profile: &Profile, expected: &[(u32, u64)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_fork_that_goes_on_records_nothing_and_its_maker_everything() -> anyhow::Result<()> {
-    own_process!();
-    only_the_maker_records("fork 50", "ok 0", &[(1000, 20), (2000, 50)])
-}
-
-#[test]
-fn a_fork_that_exits_in_order_after_its_threads_does_not_end_its_makers_profile()
--> anyhow::Result<()> {
-    own_process!();
-    only_the_maker_records("fork-exit 50", "ok 0", &[(1000, 20), (2000, 50)])
-}
-
-#[test]
-fn a_fork_that_becomes_another_program_changes_nothing() -> anyhow::Result<()> {
-    own_process!();
-    only_the_maker_records("fork-exec 50", "ok 0", &[(1000, 20), (2000, 50)])
-}
-
-#[test]
-fn a_process_in_our_memory_records_as_the_thread_that_called_vfork() -> anyhow::Result<()> {
-    own_process!();
-    only_the_maker_records("vfork 50", "ok 0", &[(1000, 20), (2000, 100)])
-}
-
-#[test]
-fn a_process_in_our_memory_that_exits_does_not_end_its_makers_profile() -> anyhow::Result<()> {
-    own_process!();
-    only_the_maker_records("vfork-exit 50", "ok 0", &[(1000, 20), (2000, 100)])
+own_process_tests! {
+    a_fork_that_goes_on_records_nothing_and_its_maker_everything:
+        only_the_maker_records("fork 50", "ok 0", &[(1000, 20), (2000, 50)]);
+    a_fork_that_exits_in_order_after_its_threads_does_not_end_its_makers_profile:
+        only_the_maker_records("fork-exit 50", "ok 0", &[(1000, 20), (2000, 50)]);
+    a_fork_that_becomes_another_program_changes_nothing:
+        only_the_maker_records("fork-exec 50", "ok 0", &[(1000, 20), (2000, 50)]);
+    a_process_in_our_memory_records_as_the_thread_that_called_vfork:
+        only_the_maker_records("vfork 50", "ok 0", &[(1000, 20), (2000, 100)]);
+    a_process_in_our_memory_that_exits_does_not_end_its_makers_profile:
+        only_the_maker_records("vfork-exit 50", "ok 0", &[(1000, 20), (2000, 100)]);
 }
 
 #[test]
@@ -114,12 +97,7 @@ fn forks_from_threads_do_not_disturb_threads_that_record() -> anyhow::Result<()>
     helper.ask("calm")?;
     let all = helper.ask("flooded")?;
     let (report, profile) = scene.capture()?;
-    let counts = report
-        .processes
-        .iter()
-        .find(|process| process.name == "maker")
-        .expect("the process")
-        .counts;
+    let counts = captured(&report, "maker").counts;
     assert_eq!(format!("ok {}", counts.recorded()), all, "{counts:?}");
     assert_eq!(
         profile

@@ -5,8 +5,8 @@
 
 use integration_tests::fixture::Fixture;
 use integration_tests::own;
-use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
+use integration_tests::{own_process, own_process_tests};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -25,12 +25,7 @@ fn is_refused(lie: &str, why: &str) -> anyhow::Result<()> {
         );
         assert_eq!(profile.incomplete(), [("faulty".to_owned(), verdict)]);
         let process = profile.process("faulty")?;
-        assert!(
-            process
-                .numbers()?
-                .values()
-                .all(|numbers| numbers.iter().copied().eq(0..500))
-        );
+        process.numbers_up_to(500, 2)?;
         assert_eq!(process.counts()?.delivered, 1000);
     }
     assert!(helper.end("exit 0")?.success());
@@ -55,55 +50,36 @@ fn is_taken(lie: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
-macro_rules! lies {
-    ($($name:ident: $lie:literal, $why:literal;)*) => {$(
-        #[test]
-        fn $name() -> anyhow::Result<()> {
-            own_process!();
-            is_refused($lie, $why)
-        }
-    )*};
+own_process_tests! {
+    a_part_that_is_cut_is_refused: is_refused("cut", "cut after");
+    a_part_that_is_empty_is_refused: is_refused("empty", "cut after 0 bytes");
+    a_part_that_is_not_json_is_refused: is_refused("not-json", "not JSON at byte 0");
+    a_part_of_the_wrong_shape_is_refused:
+        is_refused("wrong-shape", "wrong shape: libs is not an array");
+    a_part_without_threads_is_refused: is_refused("no-threads", "wrong shape: no threads");
+    a_part_that_is_an_array_is_refused: is_refused("array", "expected an object");
+    a_part_with_descendants_is_refused:
+        is_refused("descendants", "wrong shape: processes is not empty");
+    a_part_with_a_zero_byte_is_refused: is_refused("nul", "no control character");
+    a_part_with_half_a_surrogate_pair_is_refused:
+        is_refused("surrogate", "half of a surrogate pair");
+    a_part_with_a_number_out_of_range_is_refused: is_refused("1e999", "number out of range");
+    a_part_nested_ten_thousand_deep_is_refused: is_refused("deep", "nested deeper than 64 levels");
+    a_part_that_names_a_member_twice_is_refused: is_refused("duplicate", "wrong shape: meta twice");
+    a_part_with_a_stray_byte_behind_is_refused: is_refused("not-utf8", "bytes after the object");
+    a_part_that_is_not_utf8_is_refused: is_refused("utf8-inside", "not UTF-8");
+    a_part_with_a_second_one_behind_is_refused: is_refused("behind", "bytes after the object");
+    a_part_of_which_less_is_announced_is_refused: is_refused("short", "cut after");
+    a_part_of_which_more_is_announced_is_refused: is_refused("beyond", "shorter than announced");
+    a_part_without_end_is_refused: is_refused("endless", "shorter than announced");
+    a_part_of_one_gibibyte_of_nothing_is_refused: is_refused("huge", "not JSON");
+    a_part_that_grows_while_it_is_read_is_refused: is_refused("growing", "shorter than announced");
 }
 
-lies! {
-    a_part_that_is_cut_is_refused: "cut", "cut after";
-    a_part_that_is_empty_is_refused: "empty", "cut after 0 bytes";
-    a_part_that_is_not_json_is_refused: "not-json", "not JSON at byte 0";
-    a_part_of_the_wrong_shape_is_refused: "wrong-shape", "wrong shape: libs is not an array";
-    a_part_without_threads_is_refused: "no-threads", "wrong shape: no threads";
-    a_part_that_is_an_array_is_refused: "array", "expected an object";
-    a_part_with_descendants_is_refused: "descendants", "wrong shape: processes is not empty";
-    a_part_with_a_zero_byte_is_refused: "nul", "no control character";
-    a_part_with_half_a_surrogate_pair_is_refused: "surrogate", "half of a surrogate pair";
-    a_part_with_a_number_out_of_range_is_refused: "1e999", "number out of range";
-    a_part_nested_ten_thousand_deep_is_refused: "deep", "nested deeper than 64 levels";
-    a_part_that_names_a_member_twice_is_refused: "duplicate", "wrong shape: meta twice";
-    a_part_with_a_stray_byte_behind_is_refused: "not-utf8", "bytes after the object";
-    a_part_that_is_not_utf8_is_refused: "utf8-inside", "not UTF-8";
-    a_part_with_a_second_one_behind_is_refused: "behind", "bytes after the object";
-    a_part_of_which_less_is_announced_is_refused: "short", "cut after";
-    a_part_of_which_more_is_announced_is_refused: "beyond", "shorter than announced";
-    a_part_without_end_is_refused: "endless", "shorter than announced";
-    a_part_of_one_gibibyte_of_nothing_is_refused: "huge", "not JSON";
-    a_part_that_grows_while_it_is_read_is_refused: "growing", "shorter than announced";
-}
-
-#[test]
-fn a_part_that_tells_the_truth_is_taken() -> anyhow::Result<()> {
-    own_process!();
-    is_taken("truth")
-}
-
-#[test]
-fn a_part_with_the_largest_numbers_is_taken() -> anyhow::Result<()> {
-    own_process!();
-    is_taken("1e308")
-}
-
-#[test]
-fn a_part_is_taken_up_to_its_announced_length() -> anyhow::Result<()> {
-    own_process!();
-    is_taken("hidden")
+own_process_tests! {
+    a_part_that_tells_the_truth_is_taken: is_taken("truth");
+    a_part_with_the_largest_numbers_is_taken: is_taken("1e308");
+    a_part_is_taken_up_to_its_announced_length: is_taken("hidden");
 }
 
 #[test]
@@ -153,14 +129,7 @@ fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
-#[test]
-fn a_part_that_changes_while_it_is_read_never_spoils_the_file() -> anyhow::Result<()> {
-    own_process!();
-    never_spoils_the_file("changing")
-}
-
-#[test]
-fn a_part_that_vanishes_while_it_is_read_never_spoils_the_file() -> anyhow::Result<()> {
-    own_process!();
-    never_spoils_the_file("vanishing")
+own_process_tests! {
+    a_part_that_changes_while_it_is_read_never_spoils_the_file: never_spoils_the_file("changing");
+    a_part_that_vanishes_while_it_is_read_never_spoils_the_file: never_spoils_the_file("vanishing");
 }

@@ -7,7 +7,7 @@
 
 use integration_tests::fixture::Fixture;
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own_process;
+use integration_tests::{own_process, own_process_tests};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -76,46 +76,22 @@ fn is_recovered(limit: &str, verdict: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
-#[test]
-fn a_child_without_descriptors_runs_without_a_profiler() -> anyhow::Result<()> {
-    own_process!();
-    is_off_and_continues(
-        "descriptors",
-        "Too many open files",
-        "missing: never connected",
-    )
-}
-
-/// The profiler has a descriptor table of its own.
-#[test]
-fn a_child_whose_program_has_no_free_descriptor_is_recorded() -> anyhow::Result<()> {
-    own_process!();
-    records("free-descriptors", "complete")
-}
-
-#[test]
-fn a_child_that_runs_out_of_descriptors_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    is_recovered("descriptors", "recovered: refused: Too many open files")
-}
-
-#[test]
-fn a_child_without_threads_runs_without_a_profiler() -> anyhow::Result<()> {
-    own_process!();
-    is_off_and_continues(
-        "threads",
-        "Resource temporarily unavailable",
-        "missing: never connected",
-    )
-}
-
-#[test]
-fn a_child_that_runs_out_of_threads_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    is_recovered(
-        "threads",
-        "recovered: refused: Resource temporarily unavailable",
-    )
+own_process_tests! {
+    a_child_without_descriptors_runs_without_a_profiler:
+        is_off_and_continues("descriptors", "Too many open files", "missing: never connected");
+    /// The profiler has a descriptor table of its own.
+    a_child_whose_program_has_no_free_descriptor_is_recorded:
+        records("free-descriptors", "complete");
+    a_child_that_runs_out_of_descriptors_is_recovered:
+        is_recovered("descriptors", "recovered: refused: Too many open files");
+    a_child_without_threads_runs_without_a_profiler:
+        is_off_and_continues(
+            "threads",
+            "Resource temporarily unavailable",
+            "missing: never connected",
+        );
+    a_child_that_runs_out_of_threads_is_recovered:
+        is_recovered("threads", "recovered: refused: Resource temporarily unavailable");
 }
 
 #[test]
@@ -125,24 +101,10 @@ fn a_child_that_may_write_no_file_still_records() -> anyhow::Result<()> {
     records("file-size", "recovered: refused: ")
 }
 
-#[test]
-fn a_child_that_may_write_no_file_any_more_is_recovered() -> anyhow::Result<()> {
-    own_process!();
-    is_recovered("file-size", "recovered: refused: ")
-}
-
-#[test]
-fn a_child_without_address_space_runs_without_a_profiler() -> anyhow::Result<()> {
-    own_process!();
-    is_off_and_continues(
-        "memory",
-        "Cannot allocate memory",
-        "missing: never connected",
-    )
-}
-
-#[test]
-fn a_child_that_runs_out_of_address_space_goes_on() -> anyhow::Result<()> {
-    own_process!();
-    is_recovered("memory", "")
+own_process_tests! {
+    a_child_that_may_write_no_file_any_more_is_recovered:
+        is_recovered("file-size", "recovered: refused: ");
+    a_child_without_address_space_runs_without_a_profiler:
+        is_off_and_continues("memory", "Cannot allocate memory", "missing: never connected");
+    a_child_that_runs_out_of_address_space_goes_on: is_recovered("memory", "");
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use integration_tests::fixture::Fixture;
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own_process;
 use integration_tests::patience::{patiently, until};
-use integration_tests::profile::{FROZEN, LoggedCounts, Profile};
-use profiler_parent::{CaptureReport, EntryCounts};
+use integration_tests::profile::{FROZEN, KILLED, LoggedCounts, Profile};
+use integration_tests::reports::captured;
+use integration_tests::{own_process, own_process_tests};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -20,12 +20,6 @@ fn trapped(scene: &Fixture, command: &str) -> anyhow::Result<HelperProcess> {
     let mut helper = scene.child("faulty", "init")?;
     helper.ask(command)?;
     Ok(helper)
-}
-
-fn counts_of_faulty(report: &CaptureReport) -> EntryCounts {
-    let mut all = report.processes.iter();
-    let found = all.find(|process| process.name == "faulty");
-    found.expect("the process").counts
 }
 
 fn counts_of_trapped(profile: &Profile) -> anyhow::Result<LoggedCounts> {
@@ -75,28 +69,13 @@ fn holds_only_its_own_thread(kind: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
-#[test]
-fn a_payload_that_sleeps_without_end_holds_only_its_own_thread() -> anyhow::Result<()> {
-    own_process!();
-    holds_only_its_own_thread("sleep")
-}
-
-#[test]
-fn a_payload_that_spins_without_end_holds_only_its_own_thread() -> anyhow::Result<()> {
-    own_process!();
-    holds_only_its_own_thread("spin")
-}
-
-#[test]
-fn a_payload_that_waits_for_a_lock_without_end_holds_only_its_own_thread() -> anyhow::Result<()> {
-    own_process!();
-    holds_only_its_own_thread("lock")
-}
-
-#[test]
-fn a_thread_that_vanishes_in_the_middle_of_an_entry_leaves_one_unfinished() -> anyhow::Result<()> {
-    own_process!();
-    holds_only_its_own_thread("vanish")
+own_process_tests! {
+    a_payload_that_sleeps_without_end_holds_only_its_own_thread: holds_only_its_own_thread("sleep");
+    a_payload_that_spins_without_end_holds_only_its_own_thread: holds_only_its_own_thread("spin");
+    a_payload_that_waits_for_a_lock_without_end_holds_only_its_own_thread:
+        holds_only_its_own_thread("lock");
+    a_thread_that_vanishes_in_the_middle_of_an_entry_leaves_one_unfinished:
+        holds_only_its_own_thread("vanish");
 }
 
 #[test]
@@ -124,12 +103,7 @@ fn a_session_that_ends_does_not_wait_for_a_payload_that_hangs() -> anyhow::Resul
     let scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = trapped(&scene, "trap sleep")?;
     scene.end()?;
-    assert!(
-        until(|| helper
-            .ask("active")
-            .is_ok_and(|answer| answer == "ok false")),
-        "the child did not stop recording"
-    );
+    assert!(helper.stops_recording(), "the child did not stop recording");
     assert!(helper.end("exit 0")?.success());
     Ok(())
 }
@@ -141,10 +115,7 @@ fn a_child_killed_in_the_middle_of_an_entry_loses_only_that_entry() -> anyhow::R
     let mut helper = scene.child("faulty", "init")?;
     helper.end("trap kill")?;
     for (_, profile) in scene.capture_both()? {
-        assert_eq!(
-            profile.verdict("faulty")?,
-            "recovered: crashed with signal 9 (SIGKILL)"
-        );
+        assert_eq!(profile.verdict("faulty")?, KILLED);
         hangs(&profile)?;
     }
     scene.end()
@@ -200,7 +171,7 @@ fn a_payload_that_panics_is_counted_as_dropped_every_time() -> anyhow::Result<()
         let mut helper = trapped(&scene, first)?;
         for (report, profile) in scene.capture_both()? {
             assert_eq!(profile.verdict("faulty")?, "complete");
-            let counts = counts_of_faulty(&report);
+            let counts = captured(&report, "faulty").counts;
             let harmless = u64::from(first == "trap panic");
             assert_eq!(
                 (counts.recorded(), counts.delivered),
@@ -220,7 +191,7 @@ fn a_payload_that_records_is_counted_and_does_not_hang() -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = trapped(&scene, "trap record")?;
     for (report, profile) in scene.capture_both()? {
-        let counts = counts_of_faulty(&report);
+        let counts = captured(&report, "faulty").counts;
         assert_eq!(
             (counts.recorded(), counts.delivered),
             (23, 22),
@@ -255,8 +226,7 @@ fn a_deadlocked_main_thread_delays_no_capture_and_no_pause() -> anyhow::Result<(
     helper.tell("deadlock")?;
     for _ in 0..2 {
         for (_, profile) in scene.capture_both()? {
-            assert_eq!(profile.verdict("faulty")?, "complete");
-            assert_eq!(profile.process("faulty")?.counts()?.delivered, 1050);
+            profile.holds("faulty", "complete", 1050)?;
         }
         assert!(scene.all_pause() && scene.all_resume());
     }

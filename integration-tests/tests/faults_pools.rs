@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use integration_tests::fixture::Fixture;
 use integration_tests::own;
-use integration_tests::own_process;
 use integration_tests::patience::{LONG, patiently};
 use integration_tests::profile::Profile;
+use integration_tests::{own_process, own_process_tests};
 use profiler_parent::Format;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -58,18 +58,11 @@ fn scribbles(beginning: &str, timeout: Duration) -> anyhow::Result<()> {
     scene.end()
 }
 
-#[test]
-fn a_child_that_scribbles_over_its_pool_and_writes_its_own_part_does_no_harm() -> anyhow::Result<()>
-{
-    own_process!();
-    patiently(|timeout| scribbles("init", timeout))
-}
-
-#[test]
-fn a_child_that_scribbles_over_its_pool_and_is_read_by_the_parent_does_no_harm()
--> anyhow::Result<()> {
-    own_process!();
-    patiently(|timeout| scribbles("liar-not-json", timeout))
+own_process_tests! {
+    a_child_that_scribbles_over_its_pool_and_writes_its_own_part_does_no_harm:
+        patiently(|timeout| scribbles("init", timeout));
+    a_child_that_scribbles_over_its_pool_and_is_read_by_the_parent_does_no_harm:
+        patiently(|timeout| scribbles("liar-not-json", timeout));
 }
 
 #[test]
@@ -120,8 +113,7 @@ fn changes_nothing(command: &str, answer: &str) -> anyhow::Result<()> {
     vandal.ask("hold 2 500")?;
     assert!(vandal.ask(command)?.starts_with(answer));
     for (_, profile) in scene.capture_both()? {
-        assert_eq!(profile.verdict("vandal")?, "complete");
-        assert_eq!(profile.process("vandal")?.counts()?.delivered, 1000);
+        profile.holds("vandal", "complete", 1000)?;
     }
     assert!(vandal.end("exit 0")?.success());
     scene.end()
@@ -204,8 +196,7 @@ fn a_child_that_fills_its_pool_is_known_to_hold_more_than_it_may() -> anyhow::Re
             .and_then(|(_, held)| held.split_once(" bytes"))
             .context("the log does not say what it holds")?;
         assert!(is_plausible(held.0.parse()?), "{log}");
-        assert_eq!(profile.verdict("vandal")?, "complete");
-        assert_eq!(profile.process("vandal")?.counts()?.delivered, 1000);
+        profile.holds("vandal", "complete", 1000)?;
     }
     vandal.child.kill()?;
     assert!(scene.has_ended("vandal"));

@@ -110,9 +110,7 @@ fn a_changed_limit_is_never_exceeded_once_all_processes_obey_it() -> anyhow::Res
     const MOST: u64 = 8 * MIB; // a larger limit would make the captures at the end slow
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(MOST)))?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
-    helpers
-        .iter_mut()
-        .try_for_each(|helper| helper.ask("flood 3 300").map(drop))?;
+    HelperProcess::ask_all(&mut helpers, "flood 3 300")?;
     for limit in [MOST, 2 * MIB, 6 * MIB, MIB, 4 * MIB, MIB / 2, MOST] {
         // On a busy machine a call may return before all processes obey.
         assert!(
@@ -126,9 +124,7 @@ fn a_changed_limit_is_never_exceeded_once_all_processes_obey_it() -> anyhow::Res
         println!("limit {limit}: {seen:?}");
         assert!(seen.peak <= limit, "limit {limit}: {seen:?}");
     }
-    helpers
-        .iter_mut()
-        .try_for_each(|helper| helper.ask("calm").map(drop))?;
+    HelperProcess::ask_all(&mut helpers, "calm")?;
     // A child that got no processor time for a while has only old entries, which may all be
     // evicted. Its next entry is dropped and counted if the other processes use the whole limit at
     // that moment. So each child records until an entry is delivered.

@@ -8,23 +8,16 @@ use std::time::Duration;
 
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::state_of;
-use integration_tests::own_process;
 use integration_tests::patience::{Stopwatch, patiently, until};
 use integration_tests::profile::FROZEN;
 use integration_tests::session;
+use integration_tests::{own_process, own_process_tests};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-#[test]
-fn one_of_four_frozen() -> anyhow::Result<()> {
-    own_process!();
-    patiently(|timeout| capture_with_frozen(1, timeout))
-}
-
-#[test]
-fn three_of_four_frozen() -> anyhow::Result<()> {
-    own_process!();
-    patiently(|timeout| capture_with_frozen(3, timeout))
+own_process_tests! {
+    one_of_four_frozen: patiently(|timeout| capture_with_frozen(1, timeout));
+    three_of_four_frozen: patiently(|timeout| capture_with_frozen(3, timeout));
 }
 
 /// Captures while `count` of four children are stopped. The capture ends because of the progress
@@ -32,9 +25,7 @@ fn three_of_four_frozen() -> anyhow::Result<()> {
 fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
-    for helper in &mut helpers {
-        helper.ask("hold 3 500")?;
-    }
+    HelperProcess::ask_all(&mut helpers, "hold 3 500")?;
     assert!(helpers[..count].iter().all(HelperProcess::freeze));
     let watch = Stopwatch::start();
     let (_, profile) = session.capture_gecko()?;
@@ -56,13 +47,7 @@ fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
         }
         let counts = process.counts()?;
         assert_eq!(counts.delivered, 1500, "{name}: {counts:?}");
-        assert!(
-            process
-                .numbers()?
-                .values()
-                .all(|numbers| numbers.iter().copied().eq(0..500)),
-            "{name}"
-        );
+        process.numbers_up_to(500, 3)?;
     }
     let frozen: Vec<_> = (0..count)
         .map(|n| (format!("child-{n}"), FROZEN.to_owned()))
@@ -88,8 +73,7 @@ fn captures_of_a_child_that_is_frozen_and_goes_on(timeout: Duration) -> anyhow::
     assert!(helper.freeze());
     for _ in 0..2 {
         let (_, profile) = session.capture_gecko()?;
-        assert_eq!(profile.verdict("sleeper")?, FROZEN);
-        assert_eq!(profile.process("sleeper")?.counts()?.delivered, 1000);
+        profile.holds("sleeper", FROZEN, 1000)?;
     }
     helper.signal(libc::SIGCONT);
     helper.ask("mark 5")?;

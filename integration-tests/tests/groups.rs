@@ -10,23 +10,13 @@ use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::pool_descriptors;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use integration_tests::session::{self, TestSession};
+use integration_tests::reports::all_measure;
+use integration_tests::session;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::groups::{GroupKind, GroupTotals, Probes, ProcessStanding, RowStatus};
 use profiler_parent::{GroupsSnapshot, ProcessState, marker};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-
-/// Waits until every process measures exactly these probes.
-fn all_measure(session: &TestSession, probes: Probes) -> bool {
-    until(|| {
-        session
-            .groups()
-            .processes
-            .iter()
-            .all(|process| process.probes == probes)
-    })
-}
 
 /// The totals of a group in a process.
 fn totals(

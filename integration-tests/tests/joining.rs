@@ -9,6 +9,7 @@ use integration_tests::helper_process::HelperProcess;
 use integration_tests::joined::{self, JoinedHelper, has_marked, is_complete};
 use integration_tests::own_process;
 use integration_tests::patience::until;
+use integration_tests::profile::KILLED;
 use integration_tests::session::{self, TestSession};
 use integration_tests::watch::Seen;
 use profiler_core::ids::ByteLimit;
@@ -59,10 +60,7 @@ fn a_killed_process_that_has_joined_keeps_its_data() -> anyhow::Result<()> {
     let pid = reports[0].pid.get();
     let verdicts = profile.verdicts_of(pid)?;
     // The system may not tell how a process ended that is not a child of the session.
-    let known = [
-        "recovered: crashed with signal 9 (SIGKILL)",
-        "recovered: ended, with unknown status",
-    ];
+    let known = [KILLED, "recovered: ended, with unknown status"];
     assert!(
         verdicts.len() == 1 && known.contains(&verdicts[0].as_str()),
         "{verdicts:?}"
@@ -212,7 +210,7 @@ fn are_shown_as_two(session: &TestSession, pid: u32) -> anyhow::Result<()> {
         .session()?
         .capture()
         .save(session.path("shown.json"))?;
-    let profile: serde_json::Value = serde_json::from_slice(&std::fs::read(&report.path)?)?;
+    let profile = integration_tests::tools::json(&report.path)?;
     let threads = profile["threads"].as_array().into_iter().flatten();
     let shown: BTreeSet<&str> = threads
         .filter_map(|thread| thread["pid"].as_str())

@@ -13,8 +13,8 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::session::{self, TestSession};
 use ipc_protocol::environment::SessionAddress;
-use profiler_core::internal::sys::spawn_quiet;
 use profiler_parent::ProcessState;
+use profiler_sys::spawn_quiet;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,

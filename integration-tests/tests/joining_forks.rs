@@ -12,6 +12,7 @@ use integration_tests::marks::record_paced;
 use integration_tests::own_process;
 use integration_tests::patience::LONG;
 use integration_tests::profile::Process;
+use integration_tests::reports::captured;
 use integration_tests::session::{self, TestSession};
 use ipc_protocol::environment::SESSION_VARIABLE;
 use profiler_child::Status;
@@ -19,11 +20,12 @@ use profiler_core::ids::ByteLimit;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-/// Starts a server that records.
-fn server(session: &TestSession) -> anyhow::Result<HelperProcess> {
-    let server = HelperProcess::spawn(session, CHILD, "server", "init")?;
+/// Starts a session and a server that records.
+fn served() -> anyhow::Result<(TestSession, HelperProcess)> {
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 << 20)))?;
+    let server = HelperProcess::spawn(&session, CHILD, "server", "init")?;
     assert_eq!(server.status, "Recording");
-    Ok(server)
+    Ok((session, server))
 }
 
 /// Checks that the profile has `count` workers of this process, which have ended, with `marks`
@@ -57,8 +59,7 @@ fn times(process: &Process) -> Vec<f64> {
 #[test]
 fn a_server_and_its_workers_are_on_one_timeline() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     server.ask("mark 50")?;
     assert_eq!(server.ask("workers 4 100")?, "ok 4");
     server.ask("mark 50")?;
@@ -85,8 +86,7 @@ fn a_server_and_its_workers_are_on_one_timeline() -> anyhow::Result<()> {
 #[test]
 fn workers_join_while_other_threads_of_the_server_record() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 << 20)))?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     server.ask("flood 2 500")?;
     for _ in 0..4 {
         assert_eq!(server.ask("workers 6 20")?, "ok 6");
@@ -95,11 +95,7 @@ fn workers_join_while_other_threads_of_the_server_record() -> anyhow::Result<()>
     let all = server.ask("flooded")?;
     has_workers(&session, server.child.id().get(), 24, 20)?;
     let (report, _) = session.capture()?;
-    let mut processes = report.processes.iter();
-    let counts = processes
-        .find(|process| process.name == "server")
-        .expect("the server")
-        .counts;
+    let counts = captured(&report, "server").counts;
     assert_eq!(format!("ok {}", counts.recorded()), all, "{counts:?}");
     goes_on(&session, &mut server, 0)
 }
@@ -107,8 +103,7 @@ fn workers_join_while_other_threads_of_the_server_record() -> anyhow::Result<()>
 #[test]
 fn a_fork_of_a_program_with_threads_records_nothing_without_the_call() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     server.ask("hold 2 10")?;
     assert_eq!(server.ask("in-fork silent")?, "ok true false");
     let refused = "ok off: a forked child cannot record before it calls after_fork";
@@ -121,8 +116,7 @@ fn a_fork_of_a_program_with_threads_records_nothing_without_the_call() -> anyhow
 #[test]
 fn a_second_call_in_a_worker_changes_nothing() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     assert_eq!(server.ask("in-fork twice")?, "ok Recording, AlreadyDone");
     has_workers(&session, server.child.id().get(), 1, 100)?;
     goes_on(&session, &mut server, 0)
@@ -131,8 +125,7 @@ fn a_second_call_in_a_worker_changes_nothing() -> anyhow::Result<()> {
 #[test]
 fn a_call_in_the_server_itself_is_an_error_and_changes_nothing() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     server.ask("mark 10")?;
     let why =
         "ok off: this process was not forked from a process in which the profiler was started";
@@ -145,8 +138,7 @@ fn a_call_in_the_server_itself_is_an_error_and_changes_nothing() -> anyhow::Resu
 #[test]
 fn a_worker_that_has_threads_is_told_so_and_may_call_again() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     assert_eq!(
         server.ask("in-fork with-thread")?,
         "ok off: this process has started threads since it was forked, Recording"
@@ -158,8 +150,7 @@ fn a_worker_that_has_threads_is_told_so_and_may_call_again() -> anyhow::Result<(
 #[test]
 fn a_worker_of_a_worker_joins_too() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     assert_eq!(server.ask("in-fork worker")?, "ok Recording, Recording");
     let reports = joined::wait_until_ended(&session, 2)?;
     let (_, profile) = session.capture()?;
@@ -177,8 +168,7 @@ fn a_worker_of_a_worker_joins_too() -> anyhow::Result<()> {
 #[test]
 fn a_worker_can_end_its_profiler_and_its_server_records_on() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     assert_eq!(server.ask("in-fork shutdown")?, "ok Recording, false");
     has_workers(&session, server.child.id().get(), 1, 100)?;
     assert_eq!(server.ask("active")?, "ok true");
@@ -188,8 +178,7 @@ fn a_worker_can_end_its_profiler_and_its_server_records_on() -> anyhow::Result<(
 #[test]
 fn a_process_that_was_forked_within_an_entry_does_not_begin_anew() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (session, mut server) = served()?;
     server.ask("mark 10")?;
     assert_eq!(
         server.ask("fork-within-entry")?,
@@ -226,8 +215,7 @@ fn a_worker_of_an_untrusted_child_does_not_join() -> anyhow::Result<()> {
 #[test]
 fn a_worker_that_is_forked_after_the_session_runs_unprofiled() -> anyhow::Result<()> {
     own_process!();
-    let mut session = session::start(|builder| builder)?;
-    let mut server = server(&session)?;
+    let (mut session, mut server) = served()?;
     session.end();
     assert_eq!(
         server.ask("in-fork after-fork")?,

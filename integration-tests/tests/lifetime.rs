@@ -7,7 +7,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own::{Possessions, all_threads_have_names, state_of, thread_names};
+use integration_tests::own::{
+    Possessions, all_threads_have_names, no_profiler_thread_remains, state_of, thread_names,
+};
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::session;
@@ -21,7 +23,7 @@ fn a_thousand_sessions_leave_no_thread_descriptor_or_mapping() -> anyhow::Result
     for _ in 0..3 {
         one_session(true)?;
     }
-    assert!(until(no_thread_left), "{:?}", thread_names());
+    no_profiler_thread_remains()?;
     let before = Possessions::count();
     for round in 0..1_000 {
         one_session(round % 100 == 0)?;
@@ -44,12 +46,6 @@ fn one_session(with_child: bool) -> anyhow::Result<()> {
     }
     session.stop();
     Ok(())
-}
-
-fn no_thread_left() -> bool {
-    thread_names()
-        .iter()
-        .all(|name| !name.starts_with("profiler-"))
 }
 
 #[test]
@@ -81,9 +77,7 @@ fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Re
     own_process!();
     let mut session = session::start(|builder| builder)?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
-    for helper in &mut helpers {
-        helper.ask("hold 2 100")?;
-    }
+    HelperProcess::ask_all(&mut helpers, "hold 2 100")?;
     assert!(helpers[3].freeze());
     session.end();
     assert_eq!(
@@ -91,13 +85,11 @@ fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Re
         Some('T'),
         "the end of the session waited for the frozen child"
     );
-    assert!(until(no_thread_left), "{:?}", thread_names());
+    no_profiler_thread_remains()?;
     helpers[3].signal(libc::SIGCONT);
     for helper in &mut helpers {
         helper.ask("mark 10")?;
-        assert!(until(|| helper
-            .ask("active")
-            .is_ok_and(|answer| answer == "ok false")));
+        assert!(helper.stops_recording());
     }
     assert_eq!(helpers[0].end("exit 5")?.code(), Some(5));
     assert!(helpers[0].child.has_ended() && !helpers[2].child.has_ended());

@@ -29,9 +29,7 @@ fn eight_flooding_children_never_exceed_the_limit_and_keep_similar_spans() -> an
     let is_even = |ratio: &&f64| **ratio >= 0.4;
     while ratios.iter().filter(is_even).count() < 2 {
         assert!(ratios.len() < 6, "shortest to longest span: {ratios:.2?}");
-        helpers
-            .iter_mut()
-            .try_for_each(|helper| helper.ask("flood 2 4000").map(drop))?;
+        HelperProcess::ask_all(&mut helpers, "flood 2 4000")?;
         let Seen { peak, sweeps, .. } = watch(&session);
         assert!(sweeps > SWEEPS, "only {sweeps} sweeps");
         assert!(peak <= LIMIT, "peak {peak}");
@@ -129,9 +127,7 @@ fn share_of_a_flooding_parent() -> anyhow::Result<f64> {
     let limit = 2 << 20;
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(limit)))?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
-    for helper in &mut helpers {
-        helper.ask("flood 1 500")?;
-    }
+    HelperProcess::ask_all(&mut helpers, "flood 1 500")?;
     let watch = Stopwatch::start();
     let mut seen = Seen::default();
     for sequence in 0.. {

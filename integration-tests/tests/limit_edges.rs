@@ -7,29 +7,19 @@
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
+use integration_tests::reports::report_of;
 use integration_tests::session::{self, TestSession};
 use integration_tests::watch::{Seen, sweep};
 use profiler_core::ids::ByteLimit;
-use profiler_parent::{LimitError, ProcessReport};
+use profiler_parent::LimitError;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const MIB: u64 = 1 << 20;
 
-/// What the session reports about a process.
-fn report(session: &TestSession, name: &str) -> ProcessReport {
-    let found = session
-        .processes()
-        .into_iter()
-        .find(|process| process.name == name);
-    found.unwrap_or_else(|| panic!("no process {name}"))
-}
-
 /// Starts `count` children that record without pause, and waits until they fill most of the limit.
 fn filled(session: &TestSession, count: usize, limit: u64) -> anyhow::Result<Vec<HelperProcess>> {
     let mut helpers = HelperProcess::spawn_many(session, CHILD, count)?;
-    helpers
-        .iter_mut()
-        .try_for_each(|helper| helper.ask("flood 2 500").map(drop))?;
+    HelperProcess::ask_all(&mut helpers, "flood 2 500")?;
     anyhow::ensure!(
         until(|| sweep(session) > limit / 4 * 3),
         "the limit does not fill up"
@@ -52,16 +42,16 @@ fn a_child_that_starts_while_the_limit_is_full_gets_its_floor_and_then_its_share
     assert!(late.child.is_profiled());
     late.ask("flood 2 500")?;
     assert!(
-        until(|| report(&session, "late").true_bytes > 256 << 10),
+        until(|| report_of(&session, "late").true_bytes > 256 << 10),
         "{:?}",
-        report(&session, "late")
+        report_of(&session, "late")
     );
     // While it gets no processor, the others may evict all of its entries.
     let is_delivered = until(|| {
         let (_, profile) = session.capture().unwrap();
         profile.process("late").unwrap().counts().unwrap().delivered > 0
     });
-    assert!(is_delivered, "{:?}", report(&session, "late"));
+    assert!(is_delivered, "{:?}", report_of(&session, "late"));
     Ok(())
 }
 
@@ -160,7 +150,7 @@ fn other_processes_make_room_for_a_frozen_child_until_it_goes_on_and_obeys() -> 
     let helpers = filled(&session, 2, 32 * MIB)?;
     assert!(helpers[0].freeze());
     // What it may hold: a frozen child cannot confirm a smaller allowance.
-    let frozen = report(&session, "child-0");
+    let frozen = report_of(&session, "child-0");
     let held = frozen.true_bytes.max(frozen.allowance.get());
     let limit = held + 4 * MIB;
     assert!(
@@ -169,9 +159,9 @@ fn other_processes_make_room_for_a_frozen_child_until_it_goes_on_and_obeys() -> 
     );
     assert!(sweep(&session) <= limit);
     assert!(
-        report(&session, "child-0").owed_bytes > 0,
+        report_of(&session, "child-0").owed_bytes > 0,
         "{:?}",
-        report(&session, "child-0")
+        report_of(&session, "child-0")
     );
     let over = session.set_memory_limit(ByteLimit::new(held / 2))?;
     assert!(
@@ -179,7 +169,7 @@ fn other_processes_make_room_for_a_frozen_child_until_it_goes_on_and_obeys() -> 
         "no excess is reported, although the frozen child alone may hold more than the limit"
     );
     helpers[0].signal(libc::SIGCONT);
-    let obeys = || sweep(&session) <= held / 2 && report(&session, "child-0").owed_bytes == 0;
+    let obeys = || sweep(&session) <= held / 2 && report_of(&session, "child-0").owed_bytes == 0;
     assert!(until(obeys), "{:?}", session.processes());
     Ok(())
 }
@@ -192,8 +182,8 @@ fn a_child_that_writes_all_over_its_pool_is_detected_and_the_limit_still_holds()
     let _honest = filled(&session, 2, 32 * MIB)?;
     let mut wild = HelperProcess::spawn(&session, CHILD, "wild", "init")?;
     wild.ask(&format!("sprawl {}", 8 * MIB))?;
-    let excess = report(&session, "wild").excess_bytes;
-    assert!(excess >= 4 * MIB, "{:?}", report(&session, "wild"));
+    let excess = report_of(&session, "wild").excess_bytes;
+    assert!(excess >= 4 * MIB, "{:?}", report_of(&session, "wild"));
     // Detects the whole excess, and waits until the other processes have freed as much.
     assert!(obeyed(&session, 32 * MIB), "{:?}", session.processes());
     let mut holds = Seen::default();

@@ -13,7 +13,7 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const MIB: u64 = 1 << 20;

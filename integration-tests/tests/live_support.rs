@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::session::{self, TestSession};
+use profiler_parent::LiveOptions;
 use profiler_parent::LiveServer;
+use profiler_prometheus::on_live_page;
 use serde_json::Value;
 
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -116,7 +118,10 @@ impl Page {
 
 /// Serves the live page of a session.
 pub(crate) fn serve(session: &TestSession) -> anyhow::Result<(LiveServer, Page)> {
-    let live = session.serve_live(LOOPBACK.into())?;
+    let live = session.serve_live_with(
+        LOOPBACK.into(),
+        on_live_page(session, LiveOptions::default()),
+    )?;
     let page = Page::parse(&live.url())?;
     Ok((live, page))
 }

@@ -10,12 +10,12 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
+use integration_tests::profile::KILLED;
 use integration_tests::session;
-use integration_tests::tools::{self, Said};
+use integration_tests::tools::{self, Said, json as read};
 use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
 const HOSTS: [&str; 3] = ["web", "db", "cache"];
 /// Markers of each thread of a child.
 const MARKERS: u64 = 500;
@@ -27,9 +27,7 @@ fn record(host: &str, to: &Path) -> anyhow::Result<()> {
     let mut session = session::start(|builder| builder)?;
     let mut helpers = ["worker 1", "worker 2"]
         .map(|name| HelperProcess::spawn(&session, CHILD, name, "init").expect("a child"));
-    for helper in &mut helpers {
-        helper.ask(&format!("hold 2 {MARKERS}"))?;
-    }
+    HelperProcess::ask_all(&mut helpers, &format!("hold 2 {MARKERS}"))?;
     if host == "db" {
         let [_, killed] = &mut helpers;
         killed.child.kill()?;
@@ -38,10 +36,6 @@ fn record(host: &str, to: &Path) -> anyhow::Result<()> {
     session.session()?.capture().save(to)?;
     session.end();
     Ok(())
-}
-
-fn read(path: &Path) -> anyhow::Result<Value> {
-    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }
 
 /// Records the three sessions. Returns their profiles.
@@ -169,8 +163,7 @@ fn the_command_reports_hosts_and_their_uncertainty_and_info_lists_all_processes(
         );
         assert_eq!(uncertainty(2)["by"], "shifted");
     }
-    let info = tools::run(&["info", "--json", "--no-names", &to.display().to_string()])?;
-    ensure!(info.code == Some(0), "{info:?}");
+    let info = tools::succeed(&["info", "--json", "--no-names", &to.display().to_string()])?;
     let info: Value = serde_json::from_str(&info.out)?;
     let rows = info["processes"].as_array().context("no processes")?;
     assert_eq!(rows.len(), 9, "{rows:?}");
@@ -179,8 +172,7 @@ fn the_command_reports_hosts_and_their_uncertainty_and_info_lists_all_processes(
     let traced = directory.path().join("merged.trace.json");
     let words = ["export", "--to", "chrome-trace", "--no-names"].map(str::to_owned);
     let paths = [to, "-o".into(), traced].map(|path| path.display().to_string());
-    let exported = tools::run(&[&words[..], &paths].concat())?;
-    ensure!(exported.code == Some(0), "{exported:?}");
+    tools::succeed(&[&words[..], &paths].concat())?;
     Ok(())
 }
 
@@ -218,11 +210,8 @@ fn two_captures_of_one_session_state_one_start_and_their_merge_is_warned_about()
     }
     let words = ["merge", "-o"].map(str::to_owned);
     let paths = [to, one, other].map(|path| path.display().to_string());
-    let said = tools::run(&[&words[..], &paths].concat())?;
-    assert!(
-        said.code == Some(0) && said.error.contains("same session as"),
-        "{said:?}"
-    );
+    let said = tools::succeed(&[&words[..], &paths].concat())?;
+    assert!(said.error.contains("same session as"), "{said:?}");
     Ok(())
 }
 

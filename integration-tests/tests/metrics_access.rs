@@ -1,6 +1,7 @@
 //! Tests of who gets the metrics of a session, and in which format: from the server of the metrics,
 //! from the live page and from the command.
 
+use profiler_prometheus::MetricsServer;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,8 +12,8 @@ use anyhow::Context;
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::tools;
-use profiler_parent::MetricsError;
-use profiler_parent::prometheus::MetricsToken;
+use profiler_prometheus::MetricsError;
+use profiler_prometheus::MetricsToken;
 
 use crate::live_support::{self, CHILD, LOOPBACK, start};
 use crate::metrics_support::ask;
@@ -27,7 +28,7 @@ const OPEN: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 fn only_a_client_with_the_token_gets_metrics() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let server = session.serve_metrics(LOOPBACK.into())?;
+    let server = MetricsServer::start(&session, LOOPBACK.into())?;
     let token = server.token().reveal().to_owned();
     let bearer = format!("Bearer {token}");
     let with_token = [("Authorization", bearer.as_str())];
@@ -71,7 +72,7 @@ fn only_a_client_with_the_token_gets_metrics() -> anyhow::Result<()> {
 fn a_scraper_gets_the_format_that_it_accepts() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let server = session.serve_metrics(LOOPBACK.into())?;
+    let server = MetricsServer::start(&session, LOOPBACK.into())?;
     let path = format!("/{}/metrics", server.token().reveal());
     for (accept, content_type) in [(ACCEPT, OPEN), ("text/plain", PLAIN), ("*/*", PLAIN)] {
         let answer = ask(&server, "GET", &path, &[("Accept", accept)])?;
@@ -90,14 +91,14 @@ fn a_scraper_gets_the_format_that_it_accepts() -> anyhow::Result<()> {
 fn the_server_listens_on_loopback_alone_and_ends_with_the_session() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let refused = session.serve_metrics(([0, 0, 0, 0], 0).into());
+    let refused = MetricsServer::start(&session, ([0, 0, 0, 0], 0).into());
     assert!(
         matches!(refused, Err(MetricsError::NotLoopback(_))),
         "{refused:?}"
     );
-    let server = session.serve_metrics(LOOPBACK.into())?;
+    let server = MetricsServer::start(&session, LOOPBACK.into())?;
     let address = server.address();
-    let taken = session.serve_metrics(address);
+    let taken = MetricsServer::start(&session, address);
     assert!(
         matches!(taken, Err(MetricsError::Listen { .. })),
         "{taken:?}"

@@ -8,6 +8,7 @@ use integration_tests::session;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::marker;
+use profiler_prometheus::MetricsServer;
 
 use crate::live_support::{CHILD, LOOPBACK, start};
 use crate::metrics_support::{ask, numbers, until_numbers};
@@ -117,7 +118,7 @@ fn pools_are_read_at_most_once_a_second_and_the_budget_is_shown() -> anyhow::Res
 fn groups_are_measured_while_metrics_are_served() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let server = session.serve_metrics(LOOPBACK.into())?;
+    let server = MetricsServer::start(&session, LOOPBACK.into())?;
     let mut child = HelperProcess::spawn(&session, CHILD, "mortal", "init")?;
     let expected = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
     let expected = format!("ok {}", expected.bits());

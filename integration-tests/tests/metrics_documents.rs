@@ -1,12 +1,13 @@
 //! Test of the table in `docs/prometheus.md`: it lists the metrics of a session, with their types.
 
+use profiler_prometheus::session_metrics;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use integration_tests::own_process;
-use profiler_parent::prometheus::TextFormat;
-use profiler_parent::push::{PushDestination, PushOptions};
+use profiler_prometheus::TextFormat;
+use profiler_push::{PushDestination, PushOptions};
 
 use crate::live_support::start;
 
@@ -35,8 +36,8 @@ fn the_document_lists_all_metrics_with_their_types() -> anyhow::Result<()> {
     let session = start()?;
     // The metrics of pushers are there from the first pusher on. Nothing listens at the address.
     let destination = PushDestination::parse("otlp+http://127.0.0.1:9")?;
-    let _pusher = session.push_to(&PushOptions::to(destination))?;
-    let text = session.metrics().text(TextFormat::Prometheus);
+    let _pusher = profiler_push::Pusher::start(&session, &PushOptions::to(destination))?;
+    let text = session_metrics(&session).text(TextFormat::Prometheus);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let document = fs::read_to_string(root.join("docs/prometheus.md"))?;
     assert_eq!(rows(&document), types(&text));

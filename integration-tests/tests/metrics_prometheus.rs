@@ -1,5 +1,6 @@
 //! Tests of the metrics with a real Prometheus, and with its tool. Skipped without them.
 
+use profiler_prometheus::session_metrics;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -13,8 +14,8 @@ use integration_tests::helper_process::HelperProcess;
 use integration_tests::installed::found_or_skip;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use profiler_parent::MetricsServer;
-use profiler_parent::prometheus::TextFormat;
+use profiler_prometheus::MetricsServer;
+use profiler_prometheus::TextFormat;
 use serde_json::Value;
 
 use crate::live_support::{CHILD, LOOPBACK, ask, start};
@@ -142,7 +143,7 @@ fn prometheus_scrapes_the_metrics_and_answers_queries_about_groups() -> anyhow::
         return Ok(());
     }
     let session = start()?;
-    let server = session.serve_metrics(LOOPBACK.into())?;
+    let server = MetricsServer::start(&session, LOOPBACK.into())?;
     let prometheus = Prometheus::scraping(&server)?;
     let mut child = HelperProcess::spawn(&session, CHILD, "work\"er", "init")?;
     assert!(until(
@@ -187,7 +188,7 @@ fn promtool_has_no_complaint_about_the_metrics() -> anyhow::Result<()> {
     let session = start()?;
     let mut child = HelperProcess::spawn(&session, CHILD, "a \\ \"child\"\n", "init")?;
     child.ask("work-for plugin checker 6 0")?;
-    let text = session.metrics().text(TextFormat::Prometheus);
+    let text = session_metrics(&session).text(TextFormat::Prometheus);
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped());
     let mut promtool = promtool

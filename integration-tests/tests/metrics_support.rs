@@ -1,13 +1,14 @@
 //! Helpers of the tests `metrics_*`: the numbers in a text of metrics, and a client of a server.
 
+use profiler_prometheus::session_metrics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
 use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::session::TestSession;
-use profiler_parent::MetricsServer;
-use profiler_parent::prometheus::TextFormat;
+use profiler_prometheus::MetricsServer;
+use profiler_prometheus::TextFormat;
 
 use crate::live_support::{Answer, ask_with};
 
@@ -57,7 +58,7 @@ impl Numbers {
 
 /// The numbers of the session's metrics.
 pub(crate) fn numbers(session: &TestSession) -> anyhow::Result<Numbers> {
-    Numbers::parse(&session.metrics().text(TextFormat::Prometheus))
+    Numbers::parse(&session_metrics(session).text(TextFormat::Prometheus))
 }
 
 /// Reads the metrics of the session until a condition on them holds. No counter may fall meanwhile.

@@ -213,9 +213,7 @@ fn t8_an_observer_with_a_long_period_keeps_no_pool_of_a_dead_process_open() -> a
     };
     let _observer = observe()?;
     let mut children = HelperProcess::spawn_many(&session, CHILD, 4)?;
-    children
-        .iter_mut()
-        .try_for_each(|child| child.ask("mark 10").map(drop))?;
+    HelperProcess::ask_all(&mut children, "mark 10")?;
     drop(observe()?); // all pools have been read now
     ensure!(pool_descriptors() > before, "it opened no pool");
     children

@@ -56,8 +56,7 @@ fn exported(profile: &Path, directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for signal in SIGNALS {
         let file = directory.join(format!("{signal}.pb"));
         let (from, to) = (profile.to_string_lossy(), file.to_string_lossy());
-        let said = tools::run(&["export", &from, "--to", signal, "-o", &to])?;
-        ensure!(said.code == Some(0), "{said:?}");
+        tools::succeed(&["export", &from, "--to", signal, "-o", &to])?;
         files.push(file);
     }
     Ok(files)

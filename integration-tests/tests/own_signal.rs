@@ -11,7 +11,7 @@
 
 use std::process::Command;
 
-use integration_tests::own_process;
+use integration_tests::{own_process, own_process_tests};
 
 /// Runs the scene and checks what the interrupted read returns.
 fn read_gives(order: &str, flags: &str, expected: &str) -> anyhow::Result<()> {
@@ -25,18 +25,11 @@ fn read_gives(order: &str, flags: &str, expected: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_later()
--> anyhow::Result<()> {
-    own_process!();
-    read_gives("handler-first", "no-restart", "eintr")
-}
-
-#[test]
-fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_first()
--> anyhow::Result<()> {
-    own_process!();
-    read_gives("profiler-first", "no-restart", "eintr")
+own_process_tests! {
+    a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_later:
+        read_gives("handler-first", "no-restart", "eintr");
+    a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_first:
+        read_gives("profiler-first", "no-restart", "eintr");
 }
 
 #[test]

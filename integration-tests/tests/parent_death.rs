@@ -74,9 +74,7 @@ fn children_of_a_killed_parent_continue_and_leave_only_the_address() -> anyhow::
     own_process!();
     let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
     tree.spawn_kids(&OPTIONS, 4)?;
-    tree.kids
-        .iter_mut()
-        .try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    tree.ask_kids("flood 2")?;
     std::thread::sleep(Duration::from_millis(100)); // so that chunks are switched and evicted
     tree.kill_parent()?;
     for kid in &mut tree.kids {
@@ -149,9 +147,7 @@ fn a_session_that_is_killed_as_a_whole_leaves_only_its_address() -> anyhow::Resu
     own_process!();
     let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
     tree.spawn_kids(&OPTIONS, 4)?;
-    tree.kids
-        .iter_mut()
-        .try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    tree.ask_kids("flood 2")?;
     tree.kill_all()?;
     assert!(tree.leaves_only_its_address(), "{:?}", tree.left_over());
     Ok(())
@@ -162,9 +158,7 @@ fn children_of_a_stopped_parent_continue_and_the_counts_add_up_afterwards() -> a
     own_process!();
     let mut tree = ProcessTree::start(&OPTIONS, |_| {})?;
     tree.spawn_kids(&OPTIONS, 3)?;
-    tree.kids
-        .iter_mut()
-        .try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    tree.ask_kids("flood 2")?;
     tree.signal_parent(Signal::STOP);
     let pid = tree.parent_pid();
     assert!(until(|| integration_tests::own::state_of(pid) == Some('T')));
@@ -178,9 +172,7 @@ fn children_of_a_stopped_parent_continue_and_the_counts_add_up_afterwards() -> a
         Some('T'),
         "the parent is not stopped any more"
     );
-    tree.kids
-        .iter_mut()
-        .try_for_each(|kid| kid.ask("calm").map(|_| ()))?;
+    tree.ask_kids("calm")?;
     tree.signal_parent(Signal::CONT);
     let path = tree.path("after.json");
     tree.ask(&format!("capture {}", path.display()))?;

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use integration_tests::installed::skip;
 use integration_tests::tools;
-use profiler_parent::export::{ExportOptions, Target, TimeKind, export};
+use profiler_export::{ExportOptions, Target, TimeKind, export};
 use serde_json::{Value, json};
 
 /// Records processes with every kind of marker and counter, and losses.
@@ -123,8 +123,7 @@ fn x11_the_name_of_a_trace_decides_whether_it_is_compressed() -> anyhow::Result<
             "-o".as_ref(),
             to.as_os_str(),
         ];
-        let said = tools::run(&words)?;
-        ensure!(said.code == Some(0), "{said:?}");
+        tools::succeed(&words)?;
         let bytes = std::fs::read(&to)?;
         let is_packed = bytes.starts_with(&[0x1f, 0x8b]);
         ensure!(is_packed == name.ends_with(".gz"), "{name}");

@@ -4,25 +4,21 @@
 //! child. Counts and verdicts are those of the Gecko format.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::{Context, ensure};
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks::check_of;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
+use integration_tests::profile::KILLED;
+use integration_tests::reports::captured;
 use integration_tests::session;
-use integration_tests::tools;
+use integration_tests::tools::{self, json as read};
 use profiler_core::ids::ByteLimit;
 use profiler_parent::{CaptureReport, Format};
 use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
-
-fn read(path: &Path) -> anyhow::Result<Value> {
-    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
-}
 
 fn threads<'a>(profile: &'a Value, process: &str) -> impl Iterator<Item = &'a Value> {
     let all = profile["threads"].as_array().into_iter().flatten();
@@ -71,13 +67,6 @@ fn rows(profile: &Value) -> anyhow::Result<BTreeMap<String, (String, u64, u64)>>
         .context("a damaged row")
 }
 
-fn verdict(report: &CaptureReport, name: &str) -> String {
-    let found = report.processes.iter().find(|process| process.name == name);
-    found
-        .map(|process| process.verdict.to_string())
-        .unwrap_or_default()
-}
-
 #[test]
 fn killed_frozen_live_and_unconnected_children_are_captured_without_waiting() -> anyhow::Result<()>
 {
@@ -85,9 +74,7 @@ fn killed_frozen_live_and_unconnected_children_are_captured_without_waiting() ->
     let session = session::start(|builder| builder)?;
     let mut helpers = ["alive", "frozen", "killed"]
         .map(|name| HelperProcess::spawn(&session, CHILD, name, "init").expect("a child"));
-    for helper in &mut helpers {
-        helper.ask("hold 3 500")?;
-    }
+    HelperProcess::ask_all(&mut helpers, "hold 3 500")?;
     let mut silent = std::process::Command::new(CHILD);
     silent.arg("die-in-init");
     let mut silent = session.spawn("hasty", silent)?;
@@ -113,7 +100,8 @@ fn killed_frozen_live_and_unconnected_children_are_captured_without_waiting() ->
         ("killed", KILLED),
         ("hasty", KILLED),
     ] {
-        assert_eq!(verdict(&report, name), expected, "{name}");
+        let verdict = captured(&report, name).verdict.to_string();
+        assert_eq!(verdict, expected, "{name}");
         let (logged, recorded, delivered) = &rows[name];
         assert_eq!((logged.as_str(), recorded), (expected, delivered), "{name}");
         if name != "hasty" {
@@ -217,17 +205,12 @@ fn without_times(mut rows: Value) -> Value {
 #[test]
 fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
     own_process!();
-    use std::os::unix::fs::PermissionsExt;
-    let base = tempfile::tempdir()?;
-    std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
+    let base = tools::private_directory()?;
     let session = session::start(|builder| builder.pool_directory(base.path()))?;
     let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     helper.ask("hold 2 100")?;
     let target = session.path("recovered.json");
-    let pools = base.path().to_string_lossy().into_owned();
-    let out = target.to_string_lossy().into_owned();
-    let said = tools::run(&["recover", &pools, "-o", &out])?;
-    ensure!(said.code == Some(0), "{said:?}");
+    tools::recover(base.path(), &target, &[])?;
     let profile = read(&target)?;
     assert!(profile["meta"]["preprocessedProfileVersion"].is_u64());
     let numbers = numbers(&profile, "child")?;
@@ -316,9 +299,7 @@ fn waits_to_the_end(profile: &Value) -> anyhow::Result<()> {
 fn the_waits_of_a_killed_child_are_shown_up_to_its_end() -> anyhow::Result<()> {
     own_process!();
     use profiler_parent::core::session::Features;
-    use std::os::unix::fs::PermissionsExt;
-    let base = tempfile::tempdir()?;
-    std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
+    let base = tools::private_directory()?;
     let features = Features::STACK_WALK.with(Features::CPU);
     let session = session::start(|b| b.features(features).pool_directory(base.path()))?;
     let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
@@ -343,10 +324,7 @@ fn the_waits_of_a_killed_child_are_shown_up_to_its_end() -> anyhow::Result<()> {
     let profile = capture()?;
     assert_eq!(rows(&profile)?["child"].0, KILLED);
     waits_to_the_end(&profile)?;
-    let pools = base.path().to_string_lossy().into_owned();
-    let out = target.to_string_lossy().into_owned();
-    let said = tools::run(&["recover", &pools, "-o", &out])?;
-    ensure!(said.code == Some(0), "{said:?}");
+    tools::recover(base.path(), &target, &[])?;
     let recovered = read(&target)?;
     assert_eq!(
         rows(&recovered)?["child"].0,

@@ -14,7 +14,7 @@ use integration_tests::session::{self, TestSession};
 use integration_tests::tools;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::Format;
-use profiler_parent::push::{DestinationReport, PushOptions, PushReport, Pusher};
+use profiler_push::{DestinationReport, PushOptions, PushReport, Pusher};
 
 use crate::pushing_support::{
     CHILD, MAIN, SPANS, accepted_marks, are_stored_once, batches, delivered_all, destination,
@@ -71,7 +71,7 @@ fn x16_every_entry_is_stored_once_through_an_endpoint_that_fails_in_every_way() 
     let session = session::start(|builder| builder)?;
     let options = PushOptions::to(destination(&store(&relay))?);
     let options = options.period(PERIOD).request_timeout(SILENCE);
-    let pusher = session.push_to(&options)?;
+    let pusher = Pusher::start(&session, &options)?;
     let mut workers = HelperProcess::spawn_many(&session, CHILD, 4)?;
     let mut marks = [0_u64; 4];
     for fault in FAULTS {
@@ -168,7 +168,7 @@ fn x17_a_full_spool_loses_the_oldest_batches_counts_them_and_stays_below_its_lim
         Ok(options.spool(&spool).spool_limit(ByteLimit::new(limit)))
     };
     // Nothing listens there.
-    let pusher = session.push_to(&options("clickhouse+http://127.0.0.1:9/x")?)?;
+    let pusher = Pusher::start(&session, &options("clickhouse+http://127.0.0.1:9/x")?)?;
     let mut worker = HelperProcess::spawn(&session, CHILD, "worker", "init")?;
     let mut marks = 0;
     let lost = |report: &PushReport| report.destinations.first().map_or(0, |to| to.lost.batches);
@@ -203,7 +203,7 @@ fn x17_a_full_spool_loses_the_oldest_batches_counts_them_and_stays_below_its_lim
     let options = options(&format!("clickhouse+http://{}/x", relay.address()))?;
     session.end();
     let next = session::start(|builder| builder)?;
-    let report = next.push_to(&options)?.finish(LONG);
+    let report = Pusher::start(&next, &options)?.finish(LONG);
     let to = report.destinations.first().context("no destination")?;
     ensure!(to.waiting_batches + to.rejected.batches == 0, "{report:?}");
     let accepted = accepted_marks(&relay, "worker")?;

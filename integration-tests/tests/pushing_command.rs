@@ -12,7 +12,7 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::relay::{Fault, Relay};
 use integration_tests::{session, tools};
-use profiler_parent::export::FleetTable;
+use profiler_export::FleetTable;
 
 use crate::command_record_support::Recording;
 use crate::otlp::{Agent, agent_program};
@@ -46,8 +46,7 @@ fn x20_a_file_that_is_pushed_twice_is_in_the_store_once() -> anyhow::Result<()> 
     // The second time as a user without a password.
     for user in [&[][..], &["--push-user", "default"]] {
         let address = store(&relay);
-        let said = tools::run(&[&["push", &file, "--to", &address], user].concat())?;
-        ensure!(said.code == Some(0), "{said:?}");
+        let said = tools::succeed(&[&["push", &file, "--to", &address], user].concat())?;
         ensure!(said.out.starts_with("pushed 1 batch in "), "{said:?}");
         stored.push(rows(&cluster)?);
         requests.push(relay.count());

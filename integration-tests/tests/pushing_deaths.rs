@@ -16,7 +16,7 @@ use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions};
 use integration_tests::profile::Profile;
 use integration_tests::relay::{Fault, Outcome, Relay};
 use integration_tests::session;
-use profiler_parent::push::PushOptions;
+use profiler_push::PushOptions;
 
 use crate::pushing_support::{
     CHILD, MAIN, SPANS, accepted_marks, are_stored_once, batches, destination, is_spooled,
@@ -80,7 +80,10 @@ fn x18_the_batches_of_a_killed_parent_are_sent_once_by_the_next_pusher() -> anyh
     }
     relay.listen_again()?;
     let next = session::start(|builder| builder)?;
-    let pusher = next.push_to(&PushOptions::to(destination(&address)?).spool(&spool))?;
+    let pusher = profiler_push::Pusher::start(
+        &next,
+        &PushOptions::to(destination(&address)?).spool(&spool),
+    )?;
     let report = pusher.finish(LONG);
     let to = report.destinations.first().context("no destination")?;
     let left = to.waiting_batches + to.lost.batches + to.rejected.batches;

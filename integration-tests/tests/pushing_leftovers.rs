@@ -50,8 +50,7 @@ fn x23_the_command_sends_the_spool_of_a_killed_recording() -> anyhow::Result<()>
     ensure!(relay.count() == 1, "more is sent");
     let waiting = batches(&spool).len();
 
-    let said = tools::run(&push)?;
-    ensure!(said.code == Some(0), "{said:?}");
+    let said = tools::succeed(&push)?;
     let all: Vec<_> = (0..40).map(|number| (MAIN, number)).collect();
     ensure!(accepted_marks(&relay, HELPER)? == all, "not each once");
     ensure!(
@@ -61,8 +60,7 @@ fn x23_the_command_sends_the_spool_of_a_killed_recording() -> anyhow::Result<()>
     ensure!(said.error.contains("--replace"), "{said:?}");
 
     let requests = relay.count();
-    let said = tools::run(&[&push[..], &["--replace"]].concat())?;
-    ensure!(said.code == Some(0), "{said:?}");
+    let said = tools::succeed(&[&push[..], &["--replace"]].concat())?;
     ensure!(said.out.starts_with("pushed 0 batches"), "{said:?}");
     ensure!(relay.count() == requests, "sent again");
     ensure!(batches(&spool).is_empty(), "{:?}", batches(&spool));
@@ -95,11 +93,9 @@ fn x24_an_engine_that_has_a_part_of_a_profile_gets_the_profile_only_with_again()
 
     let other = Relay::start(None)?;
     let to_other = format!("clickhouse://{}/x", other.address());
-    let said = tools::run(&["push", &profile, "--to", &to_other])?;
-    ensure!(said.code == Some(0), "{said:?}");
+    tools::succeed(&["push", &profile, "--to", &to_other])?;
     ensure!(accepted_marks(&other, HELPER)? == all, "not each once");
-    let said = tools::run(&[&push[..], &["--again"]].concat())?;
-    ensure!(said.code == Some(0), "{said:?}");
+    tools::succeed(&[&push[..], &["--again"]].concat())?;
     ensure!(relay.count() > requests, "it was not sent");
     Ok(())
 }

@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use integration_tests::clickhouse::{Cluster, DATABASE};
 use integration_tests::marks::check_of;
 use integration_tests::relay::{Outcome, Relay};
-use profiler_parent::push::{PushDestination, PushReport};
+use profiler_push::{PushDestination, PushReport};
 use serde_json::Value;
 
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_child");

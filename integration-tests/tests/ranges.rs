@@ -26,9 +26,7 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
         if phase == 2 {
             assert!(session.all_resume());
         }
-        for helper in &mut helpers {
-            helper.ask("mark 100")?;
-        }
+        HelperProcess::ask_all(&mut helpers, "mark 100")?;
         (100 * phase..100 * (phase + 1)).for_each(|sequence| marks::record(0, sequence));
     }
     let [(_, profile), (_, gecko)] = session.capture_both()?;

@@ -17,7 +17,7 @@ use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions, TreeChild};
-use integration_tests::profile::Profile;
+use integration_tests::profile::{COUNTS, Profile, same_rows};
 use integration_tests::{session, tools};
 use profiler_parent::CaptureReport;
 use rustix::process::Signal;
@@ -50,6 +50,14 @@ fn recording(kids: usize) -> anyhow::Result<(ProcessTree, PathBuf)> {
     Ok((tree, own))
 }
 
+/// As [`recording`], and kills all of them. Also returns the directory of their pools.
+fn killed(kids: usize) -> anyhow::Result<(ProcessTree, PathBuf, PathBuf)> {
+    let (mut tree, own) = recording(kids)?;
+    tree.kill_all()?;
+    let pools = tree.pools.clone().context("no pools")?;
+    Ok((tree, own, pools))
+}
+
 /// The number of entries that each thread of a child has acknowledged.
 fn acknowledged(kid: &TreeChild) -> anyhow::Result<Counts> {
     Ok(acks::counts(&kid.said()?))
@@ -57,24 +65,14 @@ fn acknowledged(kid: &TreeChild) -> anyhow::Result<Counts> {
 
 /// Runs `profiler recover`, and reads the profile.
 fn recover(directory: &Path, target: &Path) -> anyhow::Result<(tools::Said, Profile)> {
-    let said = tools::run(&[
-        "recover",
-        "--format",
-        "gecko",
-        &directory.to_string_lossy(),
-        "-o",
-        &target.to_string_lossy(),
-    ])?;
-    ensure!(said.code == Some(0), "{said:?}");
+    let said = tools::recover(directory, target, &["--format", "gecko"])?;
     Ok((said, Profile::read(target)?))
 }
 
 #[test]
 fn everything_acknowledged_is_in_the_profile_of_a_session_killed_at_once() -> anyhow::Result<()> {
     own_process!();
-    let (mut tree, own) = recording(3)?;
-    tree.kill_all()?;
-    let pools = tree.pools.clone().context("no pools")?;
+    let (tree, own, pools) = killed(3)?;
     let (said, profile) = recover(&pools, &tree.path("recovered.json"))?;
     assert_eq!(said.error, "");
     assert_eq!(profile.processes.len(), 4);
@@ -137,9 +135,7 @@ fn a_child_whose_parent_dies_while_it_connects_is_recovered_completely() -> anyh
             tree.spawn(&format!("{} init", OPTIONS.child))?; // connected or not
         }
         tree.kill_parent()?;
-        tree.kids
-            .iter_mut()
-            .try_for_each(|kid| kid.ask("record 2 500").map(|_| ()))?;
+        tree.ask_kids("record 2 500")?;
         tree.kids
             .iter_mut()
             .for_each(|kid| kid.signal(Signal::KILL));
@@ -163,30 +159,17 @@ fn a_child_whose_parent_dies_while_it_connects_is_recovered_completely() -> anyh
 #[test]
 fn the_directory_above_is_accepted_and_a_profile_may_be_compressed() -> anyhow::Result<()> {
     own_process!();
-    let (mut tree, _) = recording(1)?;
-    tree.kill_all()?;
-    let pools = tree.pools.clone().context("no pools")?;
+    let (tree, _, pools) = killed(1)?;
     let above = pools.parent().context("no parent")?;
     let target = tree.path("recovered.json.gz");
-    let said = tools::run(&[
-        "recover",
-        &above.to_string_lossy(),
-        "-o",
-        &target.to_string_lossy(),
-    ])?;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    tools::recover(above, &target, &[])?;
     assert!(fs::read(&target)?.starts_with(&[0x1f, 0x8b]));
     assert_eq!(target.metadata()?.permissions().mode() & 0o777, 0o600);
     let info = tools::info(&target)?;
     assert_eq!(info["processes"].as_array().map(Vec::len), Some(2));
     fs::create_dir(above.join("profiler-1-0"))?;
-    let said = tools::run(&[
-        "recover",
-        &above.to_string_lossy(),
-        "-o",
-        &target.to_string_lossy(),
-    ])?;
-    assert_eq!(said.code, Some(2), "two sessions are accepted: {said:?}");
+    let again = [Path::new("recover"), above, Path::new("-o"), &target];
+    tools::fail(&again).context("two sessions are accepted")?;
     Ok(())
 }
 
@@ -216,9 +199,7 @@ fn damaged_pools_are_named_and_skipped() -> anyhow::Result<()> {
             replace(path, integration_tests::pairs::make_pipe)
         }),
     ];
-    let (mut tree, own) = recording(DAMAGES.len() + 1)?;
-    tree.kill_all()?;
-    let pools = tree.pools.clone().context("no pools")?;
+    let (tree, own, pools) = killed(DAMAGES.len() + 1)?;
     let mut files = pool_files(&pools)?;
     let parent = files
         .remove("parent.pool")
@@ -248,12 +229,7 @@ fn damaged_pools_are_named_and_skipped() -> anyhow::Result<()> {
     );
     assert!(profile.processes[1].counts()?.delivered > 0);
     fs::write(survivor.1, "no pool")?;
-    let said = tools::run(&["recover", &pools.to_string_lossy(), "-o", "never.json"])?;
-    assert_eq!(
-        (said.code, said.error.lines().count()),
-        (Some(2), 1),
-        "{said:?}"
-    );
+    tools::fail(&["recover", &pools.to_string_lossy(), "-o", "never.json"])?;
     assert!(!Path::new("never.json").exists());
     Ok(())
 }
@@ -281,9 +257,7 @@ fn pool_files(pools: &Path) -> anyhow::Result<BTreeMap<String, PathBuf>> {
 #[test]
 fn recovery_of_random_bytes_ends_with_a_profile_or_an_error() -> anyhow::Result<()> {
     own_process!();
-    let (mut tree, _) = recording(1)?;
-    tree.kill_all()?;
-    let pools = tree.pools.clone().context("no pools")?;
+    let (tree, _, pools) = killed(1)?;
     let path = pool_files(&pools)?.pop_first().context("no pool")?.1;
     let file = File::options().read(true).write(true).open(&path)?;
     let mut head = vec![0; 4096];
@@ -328,8 +302,7 @@ fn a_session_that_ends_in_order_removes_its_directory_and_no_other() -> anyhow::
     helper.ask("record 2 100")?;
     assert_eq!(pool_files(&own)?.len(), 2);
     let (_, profile) = session.capture()?;
-    assert_eq!(profile.verdict("child")?, "complete");
-    assert_eq!(profile.process("child")?.counts()?.delivered, 200);
+    profile.holds("child", "complete", 200)?;
     session.end();
     assert!(!own.exists() && old.exists());
     assert_eq!(
@@ -381,8 +354,7 @@ fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow:
 #[test]
 fn info_agrees_with_the_profile_and_with_the_pools() -> anyhow::Result<()> {
     own_process!();
-    let base = tempfile::tempdir()?;
-    fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
+    let base = tools::private_directory()?;
     let session = session::start(|builder| {
         builder
             .memory_limit(ByteLimit::new(4 << 20))
@@ -434,33 +406,6 @@ fn info_agrees_with_the_profile_and_with_the_pools() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the rows of `info` equal those of the log.
-fn same_rows(rows: &Value, log: &Value) -> anyhow::Result<()> {
-    let rows = rows.as_array().context("no rows")?;
-    let log = log.as_array().context("no log")?;
-    ensure!(rows.len() == log.len(), "{rows:?}");
-    for (row, logged) in rows.iter().zip(log) {
-        for key in [
-            "name",
-            "pid",
-            "threads",
-            "recorded",
-            "delivered",
-            "outside",
-            "evicted",
-            "dropped",
-            "unfinished",
-            "verdict",
-        ] {
-            ensure!(
-                row[key] == logged[key] && !row[key].is_null(),
-                "{key}: {row} {logged}"
-            );
-        }
-    }
-    Ok(())
-}
-
 /// Checks that the pools of processes that no longer record show the same counts as the log.
 fn pools_agree(info: &Value, log: &Value, base: &Path) -> anyhow::Result<()> {
     let rows = info["processes"].as_array().context("no rows")?;
@@ -469,16 +414,8 @@ fn pools_agree(info: &Value, log: &Value, base: &Path) -> anyhow::Result<()> {
         let find = |rows: &[Value]| rows.iter().find(|row| row["name"] == name).cloned();
         let row = find(rows).context(name)?;
         let logged = find(log).context(name)?;
-        for key in [
-            "recorded",
-            "delivered",
-            "outside",
-            "evicted",
-            "dropped",
-            "unfinished",
-            "pid",
-        ] {
-            ensure!(row[key] == logged[key], "{name}, {key}: {row} {logged}");
+        for key in ["pid"].iter().chain(&COUNTS) {
+            ensure!(row[*key] == logged[*key], "{name}, {key}: {row} {logged}");
         }
         ensure!(row["alive"] == (name != "dead"), "{row}");
     }
@@ -559,16 +496,8 @@ fn an_error_is_one_line_and_exit_code_2() -> anyhow::Result<()> {
         &["info".into(), path("cut.gz")],
     ];
     for arguments in cases {
-        let said = tools::run(arguments)?;
-        assert_eq!(
-            (said.code, said.error.lines().count()),
-            (Some(2), 1),
-            "{arguments:?}: {said:?}"
-        );
-        assert!(
-            said.error.starts_with("profiler: ") && said.out.is_empty(),
-            "{said:?}"
-        );
+        let said = tools::fail(arguments).with_context(|| format!("{arguments:?}"))?;
+        assert!(said.error.starts_with("profiler: "), "{said:?}");
     }
     for arguments in [
         &["--help"][..],

@@ -29,8 +29,7 @@ fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
     assert_eq!(helper.ask("paused")?, "ok true");
     assert!(session.all_resume());
     for (_, profile) in session.capture_both()? {
-        assert_eq!(profile.verdict("child")?, "complete");
-        assert_eq!(profile.process("child")?.counts()?.delivered, 1000);
+        profile.holds("child", "complete", 1000)?;
     }
     let answer = helper.ask("grandchild")?;
     assert!(answer.starts_with("ok no-variable"), "{answer}");
@@ -53,8 +52,7 @@ fn a_child_in_a_sandbox_records_obeys_and_is_complete() -> anyhow::Result<()> {
     helper.ask("sandbox")?;
     helper.ask("record 2 500")?;
     for (_, profile) in session.capture_both()? {
-        assert_eq!(profile.verdict("child")?, "complete");
-        assert_eq!(profile.process("child")?.counts()?.delivered, 1000);
+        profile.holds("child", "complete", 1000)?;
     }
     helper.tell("burst 4 200000")?; // many times the limit
     // A thread that waits with a time-out makes another call when it goes on.
@@ -136,9 +134,7 @@ fn a_sampled_child_in_a_sandbox_keeps_its_timers_and_makes_no_others() -> anyhow
         assert_eq!(profile.verdict("child")?, "complete");
     }
     session.end();
-    assert!(until(|| helper
-        .ask("active")
-        .is_ok_and(|answer| answer == "ok false")));
+    assert!(helper.stops_recording());
     assert!(helper.end("exit 0")?.success());
     Ok(())
 }

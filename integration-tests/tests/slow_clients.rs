@@ -11,7 +11,7 @@ use integration_tests::page;
 use integration_tests::patience::LONG;
 use integration_tests::session;
 use integration_tests::slow_clients::SlowClients;
-use profiler_parent::view::{NoSymbols, Server};
+use profiler_view::{NoSymbols, Server};
 
 /// More connections than either server holds without the token.
 const SLOW: usize = 80;

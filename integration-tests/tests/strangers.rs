@@ -4,20 +4,13 @@
 //! Each has a state and a verdict with the reason, continues its own work, and delays no capture.
 
 use integration_tests::helper_process::HelperProcess;
-use integration_tests::own_process;
 use integration_tests::patience::{self, LONG, Stopwatch};
+use integration_tests::reports::state_of;
 use integration_tests::session::{self, TestSession};
+use integration_tests::{own_process, own_process_tests};
 use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-
-fn state_of(session: &TestSession, name: &str) -> ProcessState {
-    let found = session
-        .processes()
-        .into_iter()
-        .find(|process| process.name == name);
-    found.expect("a process of that name").state
-}
 
 /// Captures in both formats, and returns the verdict on a child. The captures must not wait for the
 /// child, as one in the Gecko format would for a frozen one.
@@ -31,6 +24,20 @@ fn verdict(session: &TestSession, name: &str) -> anyhow::Result<String> {
     let verdict = profile.verdict(name)?;
     assert_eq!(verdict, gecko.verdict(name)?);
     Ok(verdict)
+}
+
+/// Waits until the session has closed the channel of a child. Returns the reason.
+fn refused(session: &TestSession, name: &str) -> String {
+    let mut why = None;
+    let is_refused = || {
+        why = match state_of(session, name) {
+            ProcessState::Disconnected(why) => Some(why),
+            _ => None,
+        };
+        why.is_some()
+    };
+    assert!(patience::until(is_refused), "{:?}", state_of(session, name));
+    why.unwrap_or_default()
 }
 
 /// Checks that the child continues: it obeys, and exits with code 0.
@@ -75,18 +82,12 @@ fn a_child_with_a_wrong_token_is_refused_and_off() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let mut helper = HelperProcess::spawn_as(&session, CHILD, "forger", "wrong-token")?;
-    let refused = || matches!(state_of(&session, "forger"), ProcessState::Disconnected(_));
-    assert!(patience::until(refused));
-    let ProcessState::Disconnected(why) = state_of(&session, "forger") else {
-        unreachable!()
-    };
+    let why = refused(&session, "forger");
     assert_eq!(
         why,
         "the process that connected does not know this child's token"
     );
-    assert!(patience::until(|| helper
-        .ask("active")
-        .is_ok_and(|answer| answer == "ok false")));
+    assert!(helper.stops_recording());
     assert_eq!(
         verdict(&session, "forger")?,
         format!("recovered: refused: {why}")
@@ -94,32 +95,22 @@ fn a_child_with_a_wrong_token_is_refused_and_off() -> anyhow::Result<()> {
     continues(&mut helper)
 }
 
-#[test]
-fn a_child_of_another_version_stays_off() -> anyhow::Result<()> {
-    own_process!();
+/// A child that begins so has such a status, never connects, and continues.
+fn stays_off(beginning: &str, is_right: fn(&str) -> bool) -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
-    let mut helper = HelperProcess::spawn(&session, CHILD, "newer", "wrong-version")?;
-    assert!(
-        helper.status.starts_with("off: the parent speaks version"),
-        "{}",
-        helper.status
-    );
-    assert_eq!(verdict(&session, "newer")?, "missing: never connected");
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", beginning)?;
+    assert!(is_right(&helper.status), "{}", helper.status);
+    assert_eq!(verdict(&session, "child")?, "missing: never connected");
     continues(&mut helper)
 }
 
-#[test]
-fn a_child_with_a_damaged_variable_stays_off() -> anyhow::Result<()> {
-    own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut helper = HelperProcess::spawn(&session, CHILD, "damaged", "malformed")?;
-    assert!(
-        helper.status.starts_with("off: ") && helper.status.contains("malformed"),
-        "{}",
-        helper.status
-    );
-    assert_eq!(verdict(&session, "damaged")?, "missing: never connected");
-    continues(&mut helper)
+own_process_tests! {
+    a_child_of_another_version_stays_off:
+        stays_off("wrong-version", |status| status.starts_with("off: the parent speaks version"));
+    a_child_with_a_damaged_variable_stays_off:
+        stays_off("malformed", |off| off.starts_with("off: ") && off.contains("malformed"));
+    a_child_whose_environment_was_cleaned_runs_without_a_profiler:
+        stays_off("variable-gone", |status| status == "NoParent");
 }
 
 #[test]
@@ -128,26 +119,12 @@ fn a_hello_of_another_version_is_refused() -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
     let mut helper = HelperProcess::spawn(&session, CHILD, "newer", "wrong-hello")?;
     assert!(helper.status.starts_with("refused: "), "{}", helper.status);
-    let refused = || matches!(state_of(&session, "newer"), ProcessState::Disconnected(_));
-    assert!(patience::until(refused));
-    let ProcessState::Disconnected(why) = state_of(&session, "newer") else {
-        unreachable!()
-    };
+    let why = refused(&session, "newer");
     assert!(why.contains("version"), "{why}");
     assert_eq!(
         verdict(&session, "newer")?,
         format!("missing: refused: {why}")
     );
-    continues(&mut helper)
-}
-
-#[test]
-fn a_child_whose_environment_was_cleaned_runs_without_a_profiler() -> anyhow::Result<()> {
-    own_process!();
-    let session = session::start(|builder| builder)?;
-    let mut helper = HelperProcess::spawn(&session, CHILD, "clean", "variable-gone")?;
-    assert_eq!(helper.status, "NoParent");
-    assert_eq!(verdict(&session, "clean")?, "missing: never connected");
     continues(&mut helper)
 }
 

@@ -13,11 +13,12 @@ use std::process::Command;
 
 use anyhow::Context;
 use integration_tests::helper_process::{self, HelperProcess};
-use integration_tests::own_process;
 use integration_tests::pairs;
-use integration_tests::patience::{Stopwatch, until};
+use integration_tests::patience::Stopwatch;
 use integration_tests::profile::Profile;
+use integration_tests::reports::all_measure;
 use integration_tests::session::{self, TestSession};
+use integration_tests::{own_process, own_process_tests};
 use profiler_parent::SessionBuilder;
 use profiler_parent::core::time::ClockKind;
 use profiler_parent::groups::{GroupKind, Probes};
@@ -71,18 +72,11 @@ fn start(
     Ok((session, child))
 }
 
-#[test]
-fn markers_of_a_child_in_a_time_namespace_are_in_order_with_those_of_the_parent()
--> anyhow::Result<()> {
-    own_process!();
-    markers_are_in_order(|builder| builder)
-}
-
-#[test]
-fn markers_of_a_child_in_a_time_namespace_are_in_order_with_the_fallback_clock()
--> anyhow::Result<()> {
-    own_process!();
-    markers_are_in_order(|builder| builder.clock(ClockKind::Monotonic))
+own_process_tests! {
+    markers_of_a_child_in_a_time_namespace_are_in_order_with_those_of_the_parent:
+        markers_are_in_order(|builder| builder);
+    markers_of_a_child_in_a_time_namespace_are_in_order_with_the_fallback_clock:
+        markers_are_in_order(|builder| builder.clock(ClockKind::Monotonic));
 }
 
 /// The parent and the child in the namespace send each other numbers in turn, so their markers must
@@ -94,11 +88,7 @@ fn markers_are_in_order(
         return Ok(());
     }
     let (session, mut child) = start(build)?;
-    let there = session.path("down");
-    let back = session.path("up");
-    [&there, &back]
-        .into_iter()
-        .try_for_each(|path| pairs::make_pipe(path))?;
+    let [there, back] = pairs::make_pipes(["down", "up"].map(|name| session.path(name)))?;
     child.tell(&format!(
         "pong {} {} 20 {ROUNDS}",
         there.display(),
@@ -146,11 +136,7 @@ fn groups_of_a_child_in_a_time_namespace_have_the_time_that_passed() -> anyhow::
     let watch = Stopwatch::start();
     let (session, mut child) = start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
-    assert!(until(|| session
-        .groups()
-        .processes
-        .iter()
-        .all(|process| process.probes == Probes::ALL)));
+    assert!(all_measure(&session, Probes::ALL));
     child.ask("work-for plugin a 5 20000")?;
     let snapshot = session.groups();
     let away = snapshot.process("away").context("no such process")?;

@@ -156,7 +156,7 @@ fn check_filters(filters: &[String]) -> Result<(), ProtocolError> {
 }
 
 fn check_categories(
-    rows: &[profiler_core::internal::profile::CategoryRow],
+    rows: &[profiler_core::internal::profile_spec::CategoryRow],
 ) -> Result<(), ProtocolError> {
     at_most("list of categories", rows.len(), limits::MAX_CATEGORIES)?;
     for row in rows {

@@ -12,7 +12,7 @@ use std::fmt;
 use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::ManagerUpdate;
-use profiler_core::internal::profile::{ProcessSummary, ProfileSpec};
+use profiler_core::internal::profile_spec::{ProcessSummary, ProfileSpec};
 use profiler_core::session::SessionParams;
 use profiler_core::time::Timestamp;
 use serde::{Deserialize, Serialize};

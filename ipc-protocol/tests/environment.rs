@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ipc_protocol::environment::{self, ChildEnvironment, InheritedHandle, Server, Token, VARIABLE};
 use ipc_protocol::message::PROTOCOL_VERSION;
-use profiler_core::internal::sys::FileIdentity;
+use profiler_sys::FileIdentity;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use profiler_core::internal::sys::read_text;
+use profiler_sys::read_text;
 
 /// Whether the system filters the calls of all threads in the same way as those of the calling
 /// thread. True if the system does not tell it.
@@ -30,7 +30,7 @@ fn filters(thread: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::sys::spawn_quiet;
+    use profiler_sys::spawn_quiet;
 
     use super::*;
 

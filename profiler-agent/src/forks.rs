@@ -28,8 +28,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use profiler_core::internal::sys::own_thread_count;
 use profiler_core::session;
+use profiler_sys::own_thread_count;
 
 use crate::errno::keeping_errno;
 use crate::loading;

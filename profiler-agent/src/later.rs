@@ -235,7 +235,7 @@ pub(crate) fn await_end(patience: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::sys::spawn_quiet;
+    use profiler_sys::spawn_quiet;
 
     use super::*;
 

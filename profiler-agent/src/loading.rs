@@ -16,7 +16,7 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-use profiler_core::internal::sys::leave_program_table;
+use profiler_sys::leave_program_table;
 
 use crate::presence;
 
@@ -255,7 +255,7 @@ fn pause() {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::sys::spawn_quiet;
+    use profiler_sys::spawn_quiet;
 
     use super::*;
 

@@ -87,7 +87,7 @@ fn capabilities() -> [u32; 6] {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::sys::spawn_quiet;
+    use profiler_sys::spawn_quiet;
 
     use super::*;
 

@@ -27,8 +27,8 @@ use ipc_protocol::transport::{ChildEnds, TransportError, inherited};
 use profiler_core::ids::ProcessKey;
 use profiler_core::internal::pool::AttachError;
 use profiler_core::internal::reader::read_header;
-use profiler_core::internal::sys::{DescriptorTable, OwnFile, occupy_low_numbers, spawn_quiet};
 use profiler_core::session::{self, AfterForkError, StartError, StartOptions};
+use profiler_sys::{DescriptorTable, OwnFile, occupy_low_numbers, spawn_quiet};
 
 use crate::control::Control;
 use crate::gather::Files;

@@ -127,7 +127,7 @@ impl Control {
             session::wait_one_periodic_sampling();
             outgoing.send(&ToParent::Done { request });
         };
-        if profiler_core::internal::sys::spawn_quiet("profiler-wait", wait).is_err() {
+        if profiler_sys::spawn_quiet("profiler-wait", wait).is_err() {
             self.done(request, || {});
         }
     }

@@ -11,14 +11,14 @@ use std::thread::JoinHandle;
 
 use ipc_protocol::limits;
 use ipc_protocol::message::{GatherId, GatherOutcome, Proportion, ToParent};
-use profiler_core::internal::profile::gecko::ProcessPart;
-use profiler_core::internal::profile::{
-    CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
-    ProgressCell,
-};
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::internal::sys::{OwnFile, spawn_quiet};
 use profiler_core::session;
+use profiler_gecko::gecko::ProcessPart;
+use profiler_gecko::{
+    CancelFlag, FailureLatch, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec, ProgressCell,
+};
+use profiler_json::JsonWriter;
+use profiler_sys::{OwnFile, spawn_quiet};
 
 use crate::outgoing::Outgoing;
 

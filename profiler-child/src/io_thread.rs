@@ -28,11 +28,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use profiler_core::internal::renewable::Renewable;
-use profiler_core::internal::sys::{
-    DescriptorTable, end_profiler_table, leave_program_table, spawn_quiet,
-};
 use profiler_core::session;
+use profiler_sys::Renewable;
+use profiler_sys::{DescriptorTable, end_profiler_table, leave_program_table, spawn_quiet};
 
 type Job = Box<dyn FnOnce() + Send>;
 

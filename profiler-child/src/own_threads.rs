@@ -7,8 +7,8 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use profiler_core::internal::renewable::Renewable;
-use profiler_core::internal::sys::read_text;
+use profiler_sys::Renewable;
+use profiler_sys::read_text;
 
 /// How the name of each thread of the profiler begins.
 const PREFIX: &str = "profiler-";
@@ -50,7 +50,7 @@ pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
 mod tests {
     use std::sync::mpsc;
 
-    use profiler_core::internal::sys::spawn_quiet;
+    use profiler_sys::spawn_quiet;
 
     use super::*;
 

@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ipc_protocol::message::ToParent;
-use profiler_core::internal::renewable::Renewable;
 use profiler_core::session;
+use profiler_sys::Renewable;
 
 use crate::outgoing::Outgoing;
 use crate::{io_thread, own_threads};

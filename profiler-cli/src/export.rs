@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use profiler_parent::export::{
-    ExportOptions, Exported, FleetLabels, Target, TimeKind, export_labelled,
-};
-use profiler_parent::internal::reading::Nameless;
+use profiler_export::{ExportOptions, Exported, FleetLabels, Target, TimeKind, export_labelled};
+use profiler_reader::Nameless;
 
+use crate::console::{say, tell};
+use crate::output_name::beside;
 use crate::plain::plain;
 use crate::progress::ProgressLine;
-use crate::report::say;
 use crate::signals::end_without_leftovers;
 
 /// Writes a profile in the format of another tool
@@ -165,7 +164,7 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
         exported?
     };
     for Nameless { library, why } in nameless {
-        crate::report::tell(&format!(
+        tell(&format!(
             "profiler: no names for {}: {}",
             plain(&library),
             plain(&why)
@@ -179,17 +178,4 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
         count => say(&format!("wrote {count} files to {}", output.display())),
     }
     Ok(())
-}
-
-/// The profile's name with another ending.
-pub(crate) fn beside(file: &Path, ending: &str) -> PathBuf {
-    let name = file
-        .file_name()
-        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let stem = name.strip_suffix(".gz").unwrap_or(&name);
-    let stem = stem
-        .strip_suffix(".json")
-        .or(stem.strip_suffix(".cpuprofile"))
-        .unwrap_or(stem);
-    file.with_file_name(format!("{stem}{ending}"))
 }

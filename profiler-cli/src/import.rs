@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::export::import_cpuprofile_with;
+use profiler_export::import_cpuprofile_with;
 
-use crate::export::beside;
+use crate::console::say;
+use crate::output_name::beside;
 use crate::progress::ProgressLine;
-use crate::report::say;
 use crate::signals::end_without_leftovers;
 
 /// Converts a .cpuprofile file to a profile; `node --cpu-prof` writes such files

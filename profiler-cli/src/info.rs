@@ -7,9 +7,11 @@ use anyhow::Result;
 use clap::Args;
 use profiler_parent::recover::{PassedOver, Survey, survey};
 
+use crate::console::{complain, say};
+use crate::process_row::Row;
 use crate::profile::{self, Time, Wanted};
 use crate::progress::ProgressLine;
-use crate::report::{Report, Row, complain, say};
+use crate::report::Report;
 
 /// Shows the content of a profile or a pool directory: processes, threads, and what happened to all
 /// entries

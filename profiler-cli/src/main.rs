@@ -5,14 +5,19 @@
 //! the command writes only the file that it is asked to write.
 
 mod agent;
+mod columns;
+mod console;
 mod diff;
 mod export;
 mod fleet;
 mod import;
 mod info;
 mod merge;
+mod output_name;
 mod plain;
+mod process_row;
 mod process_table;
+mod process_tree;
 mod profile;
 mod progress;
 mod push;
@@ -22,7 +27,7 @@ mod redirect;
 mod report;
 mod signals;
 mod top;
-mod tree;
+mod units;
 mod view;
 
 use std::process::ExitCode;
@@ -55,50 +60,34 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = |()| ExitCode::SUCCESS;
     let ended = match CommandLine::try_parse() {
-        Ok(CommandLine {
-            command: Command::Record(options),
-        }) => record::run(&options),
-        Ok(CommandLine {
-            command: Command::View(options),
-        }) => view::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Info(options),
-        }) => info::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Diff(options),
-        }) => diff::run(&options),
-        Ok(CommandLine {
-            command: Command::Export(options),
-        }) => export::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Import(options),
-        }) => import::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Push(options),
-        }) => push::run(&options).map(|is_complete| ExitCode::from(u8::from(!is_complete))),
-        Ok(CommandLine {
-            command: Command::Merge(options),
-        }) => merge::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Fleet(options),
-        }) => fleet::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Recover(options),
-        }) => recover::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Top(options),
-        }) => top::run(&options).map(done),
-        Ok(CommandLine {
-            command: Command::Agent(options),
-        }) => agent::run(&options).map(done),
+        Ok(line) => run(&line.command),
         Err(stop) => Ok(explain(&stop)),
     };
     let code = ended.unwrap_or_else(|error| fail(&sentence(&error)));
-    match report::output_error() {
+    match console::output_error() {
         Some(error) => fail(&format!("cannot write to standard output: {error}")),
         None => code,
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    match command {
+        Command::Record(options) => record::run(options),
+        Command::View(options) => view::run(options).map(done),
+        Command::Info(options) => info::run(options).map(done),
+        Command::Diff(options) => diff::run(options),
+        Command::Export(options) => export::run(options).map(done),
+        Command::Import(options) => import::run(options).map(done),
+        Command::Push(options) => {
+            push::run(options).map(|is_complete| ExitCode::from(u8::from(!is_complete)))
+        }
+        Command::Merge(options) => merge::run(options).map(done),
+        Command::Fleet(options) => fleet::run(options).map(done),
+        Command::Recover(options) => recover::run(options).map(done),
+        Command::Top(options) => top::run(options).map(done),
+        Command::Agent(options) => agent::run(options).map(done),
     }
 }
 
@@ -109,7 +98,7 @@ fn explain(stop: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     );
     if is_answer {
-        report::say(stop.to_string().trim_end());
+        console::say(stop.to_string().trim_end());
         return ExitCode::SUCCESS;
     }
     if stop.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -138,7 +127,7 @@ fn one_line(text: &str) -> String {
 }
 
 fn fail(why: &str) -> ExitCode {
-    crate::report::tell(&format!(
+    console::tell(&format!(
         "profiler: {}",
         plain::plain(&why.replace('\n', " "))
     ));

@@ -7,11 +7,12 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::merge::{HostShift, MergeInput, Merged, MergedHost, merge_with};
+use profiler_merge::{HostShift, MergeInput, Merged, MergedHost, merge_with};
 
+use crate::console::{say, tell};
+use crate::output_name::free_name;
 use crate::plain::plain;
 use crate::progress::ProgressLine;
-use crate::report::{free_name, say, tell};
 use crate::signals::end_without_leftovers;
 
 /// Merges recordings of several sessions or machines into one profile on one time line

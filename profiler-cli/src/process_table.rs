@@ -3,9 +3,10 @@
 //! A process is below the one that started it, as far as the profile says. Several programs that
 //! one process has executed are several lines.
 
+use crate::console::say;
 use crate::plain::plain;
-use crate::report::{Row, say};
-use crate::tree::{Node, TreePosition, ordered};
+use crate::process_row::Row;
+use crate::process_tree::{Node, TreePosition, ordered};
 
 const HEADS: [&str; 8] = [
     "pid",

@@ -8,8 +8,10 @@ use std::path::Path;
 use std::thread::{Builder, scope};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use profiler_parent::{CaptureEvent, CaptureEvents, WorkEvent, WorkListener};
+use profiler_files::{WorkEvent, WorkListener};
+use profiler_parent::{CaptureEvent, CaptureEvents};
 
+use crate::console::tell;
 use crate::plain::plain;
 
 /// A line that disappears when the last of its clones is dropped.
@@ -48,8 +50,7 @@ impl ProgressLine {
 
     /// Prints a message of the command on standard error, and not into the line.
     pub(crate) fn say(&self, message: &str) {
-        self.0
-            .suspend(|| crate::report::tell(&format!("profiler: {message}")));
+        self.0.suspend(|| tell(&format!("profiler: {message}")));
     }
 
     /// Removes the line.

@@ -7,9 +7,11 @@ use clap::{Args, ValueEnum};
 use profiler_parent::Format;
 use profiler_parent::recover::PoolRecovery;
 
+use crate::console::{complain, say};
+use crate::output_name::free_name;
+use crate::process_row::Row;
 use crate::process_table::print_table;
 use crate::progress::{ProgressLine, with_progress};
-use crate::report::{Row, complain, say};
 use crate::signals::end_without_leftovers;
 
 /// Writes the profile of a session whose parent has died, from its pool directory
@@ -47,7 +49,7 @@ pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
     let output = options
         .output
         .clone()
-        .unwrap_or_else(|| crate::report::free_name("profile"));
+        .unwrap_or_else(|| free_name("profile"));
     let recovery = PoolRecovery::of(&options.dir).format(format);
     let line = ProgressLine::new();
     end_without_leftovers(&line)?;

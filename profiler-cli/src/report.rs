@@ -1,55 +1,14 @@
-//! The output of `info` and `record`: a row per process, as a table or as JSON.
+//! The content of a profile or of pools, as `info` prints it: as a table or as JSON.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::sync::OnceLock;
 
-use profiler_parent::core::internal::entry_counts::EntryCounts;
-use profiler_parent::internal::reading::{Nameless, PushedBatches, PushedLog};
-use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
-use profiler_parent::{CapturedProcess, Verdict};
+use profiler_reader::{Nameless, PushedBatches, PushedLog};
 use serde::Serialize;
 
+use crate::console::say;
 use crate::plain::plain;
+use crate::process_row::Row;
 use crate::process_table::print_table;
-
-/// The row of one process.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) pid: u64,
-    /// The host in a merged profile of several hosts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) host: Option<String>,
-    /// The process that started it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) parent_pid: Option<u64>,
-    pub(crate) threads: u64,
-    pub(crate) recorded: u64,
-    pub(crate) delivered: u64,
-    /// Entries outside of the profile's range of time.
-    pub(crate) outside: u64,
-    pub(crate) evicted: u64,
-    /// Dropped entries, by reason.
-    pub(crate) dropped: BTreeMap<String, u64>,
-    pub(crate) unfinished: u64,
-    pub(crate) verdict: String,
-    /// The process whose session records it, if that is another session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) recorded_by_pid: Option<u64>,
-    /// When the session learned of it, and when it ended: milliseconds since the session's start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) began_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ended_ms: Option<f64>,
-    /// Whether it is running; known only for a pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) alive: Option<bool>,
-    /// The bytes that its pool holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) held_bytes: Option<u64>,
-}
 
 /// The samples of a profile, and the functions in which they were taken.
 #[derive(Debug, Serialize)]
@@ -112,117 +71,6 @@ pub(crate) struct Report {
     /// Files that are not pools of the session, with the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) passed_over: BTreeMap<String, String>,
-}
-
-impl Row {
-    pub(crate) fn of_captured(process: &CapturedProcess) -> Self {
-        let CapturedProcess {
-            name,
-            pid,
-            parent,
-            threads,
-            counts,
-            verdict,
-            ..
-        } = process;
-        let row = Self::new(
-            name,
-            u64::from(pid.get()),
-            u64::from(*threads),
-            counts,
-            verdict,
-        );
-        Self {
-            parent_pid: parent.map(|parent| u64::from(parent.get())),
-            ..row
-        }
-    }
-
-    pub(crate) fn of_surveyed(process: &SurveyedProcess) -> Self {
-        let SurveyedProcess {
-            name,
-            pid,
-            threads,
-            counts,
-            held_bytes,
-            life,
-            ..
-        } = process;
-        let row = Self::new(
-            name,
-            u64::from(pid.get()),
-            u64::from(*threads),
-            counts,
-            &process.verdict(),
-        );
-        let verdict = match life {
-            Life::Running => "running".to_owned(),
-            _ => row.verdict,
-        };
-        Self {
-            verdict,
-            alive: Some(*life == Life::Running),
-            held_bytes: Some(*held_bytes),
-            ..row
-        }
-    }
-
-    fn new(name: &str, pid: u64, threads: u64, counts: &EntryCounts, verdict: &Verdict) -> Self {
-        Self {
-            name: name.to_owned(),
-            pid,
-            threads,
-            recorded: counts.recorded(),
-            delivered: counts.delivered,
-            outside: counts.outside,
-            evicted: counts.evicted,
-            dropped: counts
-                .dropped
-                .iter()
-                .map(|(reason, n)| (reason.name().to_owned(), n))
-                .collect(),
-            unfinished: counts.unfinished,
-            verdict: verdict.to_string(),
-            ..Self::default()
-        }
-    }
-}
-
-/// The first error of writing to standard output.
-static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
-
-/// Prints a line. If that fails, [`output_error`] returns the first error.
-pub(crate) fn say(line: &str) {
-    if let Err(error) = writeln!(std::io::stdout(), "{line}") {
-        let _ = OUTPUT_ERROR.set(error);
-    }
-}
-
-/// Prints a line on standard error, if that can be written: a message must not end the command.
-pub(crate) fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// The first error of writing to standard output, if there was one. A pipe whose reader has closed
-/// it is not an error, because the reader needs no more output.
-pub(crate) fn output_error() -> Option<&'static std::io::Error> {
-    if let Err(error) = std::io::stdout().flush() {
-        let _ = OUTPUT_ERROR.set(error);
-    }
-    OUTPUT_ERROR
-        .get()
-        .filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)
-}
-
-/// Reports the files that were passed over on standard error.
-pub(crate) fn complain(passed_over: &[PassedOver]) {
-    for PassedOver { name, why } in passed_over {
-        tell(&format!(
-            "profiler: passed over {}: {}",
-            plain(name),
-            plain(why)
-        ));
-    }
 }
 
 impl Report {
@@ -329,14 +177,4 @@ impl Samples {
             ));
         }
     }
-}
-
-/// The first name of `STEM.json.gz`, `STEM-2.json.gz` and so on that does not exist.
-pub(crate) fn free_name(stem: &str) -> PathBuf {
-    let names = (2..).map(|number| PathBuf::from(format!("{stem}-{number}.json.gz")));
-    let first = PathBuf::from(format!("{stem}.json.gz"));
-    let mut names = std::iter::once(first).chain(names);
-    names
-        .find(|name| name.symlink_metadata().is_err())
-        .unwrap_or_default()
 }

@@ -7,8 +7,8 @@
 
 pub(crate) use imp::Signals;
 
-use profiler_parent::core::internal::sys::spawn_quiet;
-use profiler_parent::internal::output::remove_unfinished;
+use profiler_files::output::remove_unfinished;
+use profiler_sys::spawn_quiet;
 
 use crate::progress::ProgressLine;
 

@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use profiler_parent::SymbolOptions;
-use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
+use profiler_symbols::SymbolOptions;
+use profiler_view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
 
+use crate::console::{say, tell};
 use crate::redirect::RedirectPage;
-use crate::report::say;
 use crate::signals::Signals;
 
 /// The environment variable with the address of another viewer, for users who host one.
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &ViewArgs) -> Result<()> {
     let mut signals = Signals::catch()?;
     let link = viewer_link(&viewer, &server.base());
     say(&link);
-    crate::report::tell(&format!(
+    tell(&format!(
         "serving {} on {} until Ctrl-C",
         options.file.display(),
         server.address()
@@ -83,7 +83,7 @@ fn open(link: &str) -> Option<RedirectPage> {
     let page = RedirectPage::create(link);
     match &page {
         Ok(page) => start(opener, page.path()),
-        Err(error) => crate::report::tell(&format!(
+        Err(error) => tell(&format!(
             "no browser could be opened ({error}): open the link yourself"
         )),
     }
@@ -100,11 +100,10 @@ fn start(opener: &str, page: &Path) {
     match command.spawn() {
         // The child may be the browser itself, which stays open. A thread waits for it, and its
         // exit status is ignored.
-        Ok(mut child) => drop(profiler_parent::core::internal::sys::spawn_quiet(
-            "profiler-open",
-            move || child.wait(),
-        )),
-        Err(_) => crate::report::tell(&format!(
+        Ok(mut child) => drop(profiler_sys::spawn_quiet("profiler-open", move || {
+            child.wait()
+        })),
+        Err(_) => tell(&format!(
             "no browser could be opened ({opener} cannot be started): open the link yourself"
         )),
     }

@@ -11,7 +11,7 @@ use crate::definition_cell::DefinitionCell;
 use crate::ids::{CounterIndex, DefinitionId};
 use crate::manager::{ChunkManager, ChunkManagerState};
 use crate::pending_sum::PendingSum;
-use crate::pool::definitions::{CounterDefinition, Definition};
+use crate::pool::definitions::{CounterDefinition, Definition, GROUP_TRACK_CATEGORY};
 use crate::pool::live::CounterCell;
 use crate::record::backoff::spin_then_yield;
 use crate::record::{local, session_state};
@@ -190,9 +190,6 @@ fn cell_of(number: DefinitionId) -> Option<CounterIndex> {
 pub(crate) struct GroupTrack;
 
 impl GroupTrack {
-    /// The category of these counters in viewers.
-    pub(crate) const CATEGORY: &'static str = "Group";
-
     /// Makes a counter; `None` if there is no room. The group changes it when it commits a run.
     pub(crate) fn add(
         manager: &ChunkManager,
@@ -203,7 +200,7 @@ impl GroupTrack {
         let definition = Definition::Counter(CounterDefinition {
             cell,
             name: name.to_owned(),
-            category: Self::CATEGORY.to_owned(),
+            category: GROUP_TRACK_CATEGORY.to_owned(),
             description: "Time spent for this group by all threads".to_owned(),
         });
         let id = manager.pool().define(&definition).ok()?;

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use crate::manager::update::ReleasedChunk;
 use crate::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use crate::reader::{ChunkInfo, PoolReader, ReadError};
-use crate::sys::{self, OwnFile};
+use crate::sys;
 use crate::time::Timestamp;
+use profiler_sys::OwnFile;
 
 /// Words of a thread row: evicted entries, evicted bytes, sealed entries.
 const EVICTED_ENTRIES: u64 = 12 * 8;

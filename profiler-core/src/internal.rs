@@ -22,6 +22,12 @@ pub mod entry {
     pub use crate::entry::*;
 }
 
+pub mod exact_entries {
+    //! See `exact_entries` in the sources: entries with exact times, for tests.
+
+    pub use crate::exact_entries::*;
+}
+
 pub mod dead_pool {
     //! See `dead_pool` in the sources: the pool of a dead process.
 
@@ -53,10 +59,10 @@ pub mod pool {
     pub use crate::pool::*;
 }
 
-pub mod profile {
-    //! See `profile` in the sources: profile writers.
+pub mod profile_spec {
+    //! See `profile_spec` in the sources: what a profile is to contain.
 
-    pub use crate::profile::*;
+    pub use crate::profile_spec::*;
 }
 
 pub mod reader {
@@ -69,12 +75,6 @@ pub mod recorder_note {
     //! See `recorder_note` in the sources: which files of a process contain the recorder.
 
     pub use crate::recorder_note::*;
-}
-
-pub mod renewable {
-    //! See `renewable` in the sources: statics that a forked child replaces.
-
-    pub use crate::renewable::*;
 }
 
 pub mod runtime_site {

@@ -14,7 +14,7 @@
 //!
 //! Most programs use `profiler-parent` and `profiler-child`, which re-export this crate; a library
 //! that only records depends on this crate alone. `profiler-parent` starts a session, also in a
-//! program of one process. `ARCHITECTURE.md` has a map of the modules.
+//! program of one process. The README lists the modules of this crate.
 //!
 //! # The feature `enabled`
 //! Recording is a default feature. A library depends on this crate with `default-features = false`,
@@ -69,6 +69,8 @@ mod entry;
 #[cfg(feature = "engine")]
 mod entry_counts;
 #[cfg(feature = "engine")]
+mod exact_entries;
+#[cfg(feature = "engine")]
 pub mod groups;
 #[cfg(feature = "engine")]
 pub mod label;
@@ -87,15 +89,13 @@ mod pending_sum;
 #[cfg(feature = "engine")]
 mod pool;
 #[cfg(feature = "engine")]
-mod profile;
+mod profile_spec;
 #[cfg(feature = "engine")]
 mod reader;
 #[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]
 mod recorder_note;
-#[cfg(feature = "engine")]
-mod renewable;
 #[cfg(feature = "engine")]
 pub mod safepoint;
 #[cfg(feature = "engine")]

@@ -18,7 +18,7 @@ use crate::pool::layout::{
 use crate::pool::live::panics::{
     ENDS_PROCESS, FLAGS_SHIFT, OF_MAIN_THREAD, PanicWords, WrittenRow,
 };
-use crate::record::{local, session_state};
+use crate::record::{local, session_state, thread_names};
 use crate::sys;
 use crate::time::Timestamp;
 
@@ -76,7 +76,7 @@ pub fn note(facts: &PanicFacts<'_>) -> Option<NotedPanic> {
 
 /// The name of the calling thread, as the profile shows it, if it has one.
 pub fn thread_name() -> Option<String> {
-    local::own_name()
+    thread_names::own_name()
 }
 
 impl NotedPanic {

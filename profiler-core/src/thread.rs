@@ -6,7 +6,7 @@
 pub use crate::thread_filter::ThreadFilter;
 
 use crate::ids::ThreadId;
-use crate::record::local;
+use crate::record::{local, thread_names};
 use crate::sys;
 
 /// The calling thread's number, for [`crate::marker::MarkerOptions::on_thread`] on another thread.
@@ -17,7 +17,7 @@ pub fn current() -> ThreadId {
 /// Names the calling thread in the profile. Cheap; may be called before the session starts.
 /// [`groups`](crate::groups) count it under this name from its next iteration on.
 pub fn register(name: &str) {
-    local::name_thread(name);
+    thread_names::name_thread(name);
 }
 
 /// Ends the calling thread's participation now and releases its chunk. Recording again registers

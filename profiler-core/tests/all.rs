@@ -38,15 +38,11 @@ mod fork_and_register;
 #[cfg(feature = "enabled")]
 mod full_table;
 #[cfg(feature = "enabled")]
-mod gecko;
-#[cfg(feature = "enabled")]
 mod group_futures;
 #[cfg(feature = "enabled")]
 mod groups;
 #[cfg(feature = "enabled")]
 mod held_up_threads;
-#[cfg(feature = "enabled")]
-mod hostile_pools;
 mod hygiene;
 #[cfg(feature = "enabled")]
 mod labels;

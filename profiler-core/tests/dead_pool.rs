@@ -9,10 +9,10 @@ use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Region;
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
+use profiler_sys::OwnFile;
 use test_support::own_process;
 
 /// This process has the role of the dead one; the file of its pool is what the parent would hold.

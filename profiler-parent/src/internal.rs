@@ -17,13 +17,6 @@ pub mod flame {
     pub use crate::live::flame::ForeignSamples;
 }
 
-#[cfg(feature = "push")]
-pub mod fleet_answer {
-    //! See `fleet::answer` in the sources: the rows of an answer.
-
-    pub use crate::fleet::answer::count_stacks;
-}
-
 pub mod gather {
     //! See `gather` in the sources: the capture in the Gecko format.
 
@@ -34,19 +27,6 @@ pub mod generated_code {
     //! See `generated_code` in the sources: names of code that a process generates at run time.
 
     pub use crate::generated_code::*;
-}
-
-#[cfg(feature = "push")]
-pub mod otlp_answer {
-    //! See `push::otlp_answer` in the sources: what an OTLP endpoint has refused.
-
-    pub use crate::push::otlp_answer::*;
-}
-
-pub mod output {
-    //! See `output` in the sources: files of profiles.
-
-    pub use crate::output::*;
 }
 
 pub mod part_file {
@@ -61,20 +41,29 @@ pub mod processed {
     pub use crate::processed::*;
 }
 
-pub mod reading {
-    //! See `reading` in the sources: the reader of profiles.
-
-    pub use crate::reading::*;
-}
-
 pub mod spawn {
     //! See `spawn` in the sources: the start of a child.
 
     pub use crate::spawn::*;
 }
 
-pub mod symbols {
-    //! See `symbols` in the sources: names of code addresses.
+pub mod pushers {
+    //! What pushers need of a session.
 
-    pub use crate::symbols::*;
+    pub use crate::capture::series::{CaptureSeries, ProcessInSeries, SeriesContents};
+    pub use crate::push_sums::*;
+    pub use crate::session::EngineSources;
+}
+
+pub mod session_metrics {
+    //! See `session_metrics` in the sources: the numbers of a session, for metrics.
+
+    pub use crate::groups::SHOWN_PROBES;
+    pub use crate::process_table::session_sums::{
+        BoundedSums, GroupKey, GroupSum, MOST_GROUPS, MOST_NAMES, OTHER, ProcessEnd, ProcessName,
+        ProcessSum, SessionSums, ShownSums, Sum, SumKey,
+    };
+    pub use crate::process_table::{PoolMemory, ProcessActivity};
+    pub use crate::push_sums::*;
+    pub use crate::session_metrics::*;
 }

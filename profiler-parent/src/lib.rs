@@ -14,41 +14,26 @@
 pub mod alerts;
 pub mod capture;
 mod controller;
-pub mod export;
-#[cfg(feature = "push")]
-pub mod fleet;
 mod gather;
 mod generated_code;
 pub mod groups;
-#[cfg(feature = "http")]
-mod http;
 #[doc(hidden)]
 pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
-pub mod merge;
 pub mod observe;
-mod output;
 mod part_file;
 mod pools;
 mod process_table;
 mod processed;
-pub mod prometheus;
-#[cfg(feature = "push")]
-pub mod push;
 mod push_sums;
-mod reading;
 pub mod recover;
 mod session;
+mod session_metrics;
 mod session_time;
-mod source_path;
 mod spawn;
 mod supervisor;
-mod symbols;
 mod sys;
-#[cfg(feature = "view")]
-pub mod view;
-mod work;
 
 pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions, SlowRun};
 pub use capture::{
@@ -58,7 +43,7 @@ pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
 #[cfg(feature = "live")]
-pub use live::{LiveError, LiveOptions, LiveServer};
+pub use live::{LiveError, LiveOptions, LiveServer, MetricsPage, MetricsText};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use process_table::{ProcessReport, ProcessState, SessionSummary, UnprofiledProcess};
@@ -71,12 +56,10 @@ pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
-#[cfg(feature = "prometheus")]
-pub use prometheus::{MetricsError, MetricsServer};
+#[doc(inline)]
+pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
-pub use symbols::SymbolOptions;
-pub use work::{WorkEvent, WorkListener};
 
 /// Compiles the code in the README, as documentation tests.
 #[cfg(doctest)]

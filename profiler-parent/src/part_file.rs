@@ -15,11 +15,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
+
+use crate::sys;
 use tempfile::TempPath;
 
 use crate::spawn::ChildFile;
-use crate::sys;
 
 /// The reason why a part file could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +48,7 @@ impl PartFile {
     /// # Errors
     /// [`PartFileError`].
     pub fn create() -> Result<Self, PartFileError> {
-        Self::create_in(&directory())
+        Self::create_in(&profiler_files::spill::directory())
     }
 
     /// Creates the file in this directory, accessible only to its owner.
@@ -110,15 +111,6 @@ impl PartFile {
     }
 }
 
-/// The directory for files that are too large for memory.
-pub(crate) fn directory() -> PathBuf {
-    let disk = Path::new("/var/tmp");
-    match std::env::var_os("TMPDIR") {
-        None if disk.is_dir() => disk.to_owned(),
-        _ => std::env::temp_dir(),
-    }
-}
-
 fn too_short() -> io::Error {
     io::Error::new(
         io::ErrorKind::UnexpectedEof,
@@ -141,7 +133,7 @@ impl Read for PartFileReader<'_> {
         let Some(room) = room.get_mut(..wanted).filter(|room| !room.is_empty()) else {
             return Ok(0);
         };
-        match sys::read_at(self.file, room, self.at)? {
+        match profiler_sys::read_at(self.file, room, self.at)? {
             0 => Err(too_short()),
             got => {
                 self.at = self.at.saturating_add(u64::try_from(got).unwrap_or(0));

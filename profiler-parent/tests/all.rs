@@ -6,11 +6,8 @@
 
 mod auto_traits;
 mod controller;
-mod foreign_answers;
-mod foreign_files;
 mod foreign_pools;
 mod foreign_requests;
 mod foreign_samples;
 mod index_tree;
 mod processed;
-mod symbols;

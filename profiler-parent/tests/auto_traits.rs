@@ -1,7 +1,6 @@
 //! Checks which public types are `Send` and `Sync`.
 
 use profiler_parent::alerts::{ListenerError, SuppressedAlerts};
-use profiler_parent::export::{ExportError, ExportOptions, Exported, Imported, Target, TimeKind};
 use profiler_parent::groups::{
     GroupId, GroupKind, GroupRow, GroupTotals, Histogram, Member, MergedGroup, MissingProcess,
     Peak, Probes, ProcessGroups, ProcessStanding, RowStatus,
@@ -10,7 +9,6 @@ use profiler_parent::observe::{
     Batch, BatchClock, Detail, Field, Flow, Forwarding, NoBatch, ObservedMarker, ObserverOptions,
     Origin, SessionNs, Shape, SharedText, SpanNumber, Value,
 };
-use profiler_parent::prometheus::{Metrics, TextFormat};
 use profiler_parent::recover::{
     FindError, Life, PassedOver, RecoverError, Recovery, Survey, SurveyedProcess,
 };
@@ -25,8 +23,6 @@ use profiler_parent::{
 use test_support::{assert_send, assert_send_sync};
 
 assert_send_sync!(
-    Metrics,
-    TextFormat,
     Session,
     SessionAddressError,
     SessionBuilder,
@@ -107,14 +103,6 @@ assert_send_sync!(
     Value,
 );
 assert_send_sync!(
-    ExportError,
-    ExportOptions,
-    Exported,
-    Imported,
-    Target,
-    TimeKind
-);
-assert_send_sync!(
     FindError,
     Life,
     PassedOver,
@@ -128,21 +116,6 @@ assert_send_sync!(
     profiler_parent::LiveError,
     profiler_parent::LiveOptions,
     profiler_parent::LiveServer
-);
-#[cfg(feature = "prometheus")]
-assert_send_sync!(
-    profiler_parent::MetricsError,
-    profiler_parent::MetricsServer,
-    profiler_parent::prometheus::MetricsToken,
-    profiler_parent::prometheus::TokenError,
-);
-#[cfg(feature = "view")]
-assert_send_sync!(
-    profiler_parent::view::Kind,
-    profiler_parent::view::Library,
-    profiler_parent::view::NotAProfile,
-    profiler_parent::view::Server,
-    profiler_parent::view::ViewError,
 );
 
 // A capture owns the application's source of names, which may not be `Sync`.

@@ -7,7 +7,7 @@
 
 #[path = "../../profiler-core/tests/hostile/changing.rs"]
 mod changing;
-#[path = "../../profiler-core/tests/hostile/recorded.rs"]
+#[path = "../../profiles/gecko/tests/hostile/recorded.rs"]
 pub(crate) mod recorded;
 #[path = "hostile/told.rs"]
 mod told;

@@ -12,7 +12,7 @@ use profiler_core::marker::schema::CategoryColor;
 use profiler_core::sampler::{Frame, Sample, SampleWriter, define_label, define_module};
 use profiler_core::session::Features;
 use profiler_core::time::Timestamp;
-use profiler_parent::internal::processed::PROCESSED_VERSION;
+use profiler_json::PROCESSED_VERSION;
 use profiler_parent::internal::processed::names::{CodeNames, InlineFrame, Symbols};
 use profiler_parent::{Session, marker};
 use serde_json::Value;

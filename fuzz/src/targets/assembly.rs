@@ -3,8 +3,8 @@
 //!
 //! The first eight bytes of the input are an address, the rest is the file, and also the code.
 
-use profiler_parent::internal::symbols::{CodeArchitecture, CodeRange, MachineCode, code_of_image};
-use profiler_parent::view::disassembled;
+use profiler_symbols::{CodeArchitecture, CodeRange, MachineCode, code_of_image};
+use profiler_view::disassembled;
 
 /// Checks one input.
 pub(crate) fn check_input(data: &[u8]) {

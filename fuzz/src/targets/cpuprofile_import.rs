@@ -2,12 +2,12 @@
 //! export reads, and a rejected file leaves no output file.
 //!
 //! The input is such a file, or a list of edits of a valid one. The checks are shared with
-//! `profiler-parent/tests/foreign_files.rs`.
+//! `profiles/export/tests/foreign_files.rs`.
 
 use crate::hostile::{edits, imported, room::Room};
 
 const VALID: [&str; 1] = [include_str!(
-    "../../../profiler-parent/tests/corpus/cpuprofile_import/plain.json"
+    "../../../profiles/export/tests/corpus/cpuprofile_import/plain.json"
 )];
 
 thread_local! {

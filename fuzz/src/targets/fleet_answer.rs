@@ -1,7 +1,7 @@
 //! Fuzzes the reader of a store's answers: it reads whole rows or fails, and never takes a message
 //! for the end.
 //!
-//! The checks are shared with `profiler-parent/tests/foreign_answers.rs`.
+//! The checks are shared with `engines/push/tests/foreign_answers.rs`.
 
 use crate::hostile::answered;
 

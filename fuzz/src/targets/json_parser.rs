@@ -1,7 +1,7 @@
 //! Fuzzes the parser of profiles: it accepts and refuses the same texts as serde_json, and returns
 //! the same values, also if the text arrives in pieces.
 //!
-//! The checks are shared with `profiler-parent/tests/foreign_files.rs`.
+//! The checks are shared with `profiles/export/tests/foreign_files.rs`.
 
 use crate::hostile::parsed;
 

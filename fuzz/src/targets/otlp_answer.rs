@@ -1,7 +1,7 @@
 //! Fuzzes the reader of an OTLP endpoint's answers: it agrees with the decoder of
 //! `opentelemetry-proto`.
 //!
-//! The checks are shared with `profiler-parent/tests/foreign_answers.rs`.
+//! The checks are shared with `engines/push/tests/foreign_answers.rs`.
 
 use crate::hostile::answered;
 

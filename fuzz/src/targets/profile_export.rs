@@ -2,14 +2,14 @@
 //! sums agree, and its length is bounded by the length of the input.
 //!
 //! The input is a profile, or a list of edits of a valid one. The checks are shared with
-//! `profiler-parent/tests/foreign_files.rs`.
+//! `profiles/export/tests/foreign_files.rs`.
 
 use crate::hostile::{edits, exported, room::Room};
 
 const VALID: [&str; 3] = [
-    include_str!("../../../profiler-parent/tests/corpus/profile_export/processed.json"),
-    include_str!("../../../profiler-parent/tests/corpus/profile_export/gecko.json"),
-    include_str!("../../../profiler-parent/tests/corpus/profile_export/weighted.json"),
+    include_str!("../../../profiles/export/tests/corpus/profile_export/processed.json"),
+    include_str!("../../../profiles/export/tests/corpus/profile_export/gecko.json"),
+    include_str!("../../../profiles/export/tests/corpus/profile_export/weighted.json"),
 ];
 
 thread_local! {

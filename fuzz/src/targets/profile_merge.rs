@@ -2,13 +2,13 @@
 //! reads, and a rejected file leaves no output file.
 //!
 //! The input is a profile, or a list of edits of a valid one. The checks are shared with
-//! `profiler-parent/tests/foreign_files.rs`.
+//! `profiles/export/tests/foreign_files.rs`.
 
 use crate::hostile::{edits, merged, room::Room};
 
 const VALID: [&str; 2] = [
-    include_str!("../../../profiler-parent/tests/corpus/profile_merge/plain.json"),
-    include_str!("../../../profiler-parent/tests/corpus/profile_merge/hosts.json"),
+    include_str!("../../../profiles/export/tests/corpus/profile_merge/plain.json"),
+    include_str!("../../../profiles/export/tests/corpus/profile_merge/hosts.json"),
 ];
 
 thread_local! {

@@ -7,8 +7,8 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use profiler_parent::SymbolOptions;
-use profiler_parent::view::{SymbolicationApi, symbols_of_this_machine};
+use profiler_symbols::SymbolOptions;
+use profiler_view::{SymbolicationApi, symbols_of_this_machine};
 use serde_json::{Value, json};
 
 const SECRET: &str = "the text of a file that the profile does not name";

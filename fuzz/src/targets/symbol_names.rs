@@ -1,7 +1,7 @@
 //! Fuzzes the demangling of function names: the result is bounded in length, and no name overflows
 //! the stack for symbols.
 
-use profiler_parent::internal::symbols::readable_name;
+use profiler_symbols::readable_name;
 
 /// Checks one input.
 pub(crate) fn check_input(raw: &[u8]) {

@@ -4,7 +4,7 @@
 //! The first eight bytes of the input are an address to look up, in addition to some typical
 //! addresses of programs.
 
-use profiler_parent::internal::symbols::resolve_image;
+use profiler_symbols::resolve_image;
 
 /// Checks one input.
 pub(crate) fn check_input(data: &[u8]) {

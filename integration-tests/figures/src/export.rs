@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use profiler_parent::export::{ExportOptions, Target, export};
+use profiler_export::{ExportOptions, Target, export};
 
 use integration_tests::figure::{Figure, Report};
 use integration_tests::measure::{PeakMemory, median};

@@ -16,8 +16,8 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use integration_tests::clickhouse::Cluster;
 use integration_tests::figure::{Figure, Promise, Report};
-use profiler_parent::WorkListener;
-use profiler_parent::export::{ExportOptions, FleetLabels, FleetTable, Target, export_labelled};
+use profiler_export::{ExportOptions, FleetLabels, FleetTable, Target, export_labelled};
+use profiler_files::WorkListener;
 use serde_json::{Value, json};
 
 const THREADS: usize = 8;

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context, Result, ensure};
-use profiler_core::internal::profile::{JsonWriter, PreparedKey};
+use profiler_json::{JsonWriter, PreparedKey};
 use serde::Serialize;
 
 use integration_tests::figure::{Figure, Promise, Report};

@@ -9,10 +9,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use profiler_parent::internal::reading::{
-    ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted,
-};
-use profiler_parent::merge::{MergeInput, merge};
+use profiler_merge::{MergeInput, merge};
+use profiler_reader::{ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted};
 
 use integration_tests::figure::{Figure, Report};
 use integration_tests::measure::median;

@@ -11,8 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
 use profiler_core::ids::ByteLimit;
+use profiler_parent::Session;
 use profiler_parent::core::session::Features;
-use profiler_parent::{MetricsServer, Session};
+use profiler_prometheus::MetricsServer;
 
 use crate::live::thread_cpu_ns;
 use crate::workers::{self, Worker};
@@ -33,7 +34,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         .features(Features::NONE)
         .memory_limit(ByteLimit::new(256 << 20))
         .start()?;
-    let server = session.serve_metrics(([127, 0, 0, 1], 0).into())?;
+    let server = MetricsServer::start(&session, ([127, 0, 0, 1], 0).into())?;
     let start =
         |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;

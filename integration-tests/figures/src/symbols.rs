@@ -13,7 +13,7 @@ use std::time::Instant;
 use addr2line::gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian};
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSection, SectionKind};
-use profiler_parent::internal::symbols::{ModuleKey, SymbolOptions, Symbols, Wanted};
+use profiler_symbols::{ModuleKey, SymbolOptions, Symbols, Wanted};
 
 use integration_tests::figure::{Figure, Report};
 use integration_tests::measure::{PeakMemory, median};

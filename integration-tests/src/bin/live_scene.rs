@@ -16,10 +16,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use integration_tests::helper_process::HelperProcess;
 use profiler_core::ids::ByteLimit;
+use profiler_parent::LiveOptions;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
-use profiler_parent::core::internal::sys::spawn_quiet;
 use profiler_parent::core::marker::category;
+use profiler_prometheus::on_live_page;
+use profiler_sys::spawn_quiet;
 
 const ROUND: Duration = Duration::from_millis(100);
 /// Work of the first two hosts per round: kind, group, number of entries, microseconds per entry.
@@ -47,7 +49,10 @@ fn main() -> Result<()> {
         .memory_limit(ByteLimit::new(64 << 20))
         .name("application")
         .start()?;
-    let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
+    let live = session.serve_live_with(
+        ([127, 0, 0, 1], 0).into(),
+        on_live_page(&session, LiveOptions::default()),
+    )?;
     let child = child()?;
     let child = child.to_str().context("the path is not UTF-8")?;
     let mut hosts = (1..=3)

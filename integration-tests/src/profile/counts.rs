@@ -4,7 +4,18 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Context, ensure};
 use serde_json::Value;
+
+/// The keys of the counts of a process or a thread.
+pub const COUNTS: [&str; 6] = [
+    "recorded",
+    "delivered",
+    "outside",
+    "evicted",
+    "dropped",
+    "unfinished",
+];
 
 /// The counts of a thread's entries by their outcome, as the profile lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,21 +33,11 @@ pub struct LoggedCounts {
 
 impl LoggedCounts {
     pub(super) fn parse(json: &Value) -> Option<Self> {
-        const SUMS: [&str; 8] = [
-            "tid",
-            "recorded",
-            "delivered",
-            "outside",
-            "evicted",
-            "dropped",
-            "unfinished",
-            "name",
-        ];
         let field = |name: &str| json[name].as_u64();
         let reasons = json
             .as_object()?
             .iter()
-            .filter(|(name, _)| !SUMS.contains(&name.as_str()));
+            .filter(|(name, _)| !["tid", "name"].iter().chain(&COUNTS).any(|key| key == name));
         Some(Self {
             reasons: reasons
                 .filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)))
@@ -69,4 +70,24 @@ pub(super) fn by_thread(log: &Value) -> Option<BTreeMap<u64, LoggedCounts>> {
     let rows = log["threads"].as_array()?.iter().rev();
     let row = |row: &Value| Some((row["tid"].as_u64()?, LoggedCounts::parse(row)?));
     Some(rows.filter_map(row).collect())
+}
+
+/// Checks that the rows of `profiler info` equal those of the gathering log.
+///
+/// # Errors
+/// When a row is missing or differs.
+pub fn same_rows(rows: &Value, log: &Value) -> anyhow::Result<()> {
+    let rows = rows.as_array().context("no rows")?;
+    let log = log.as_array().context("no log")?;
+    ensure!(rows.len() == log.len(), "{rows:?}");
+    for (row, logged) in rows.iter().zip(log) {
+        for key in ["name", "pid", "threads", "verdict"].iter().chain(&COUNTS) {
+            let (found, expected) = (&row[*key], &logged[*key]);
+            ensure!(
+                found == expected && !found.is_null(),
+                "{key}: {row} {logged}"
+            );
+        }
+    }
+    Ok(())
 }

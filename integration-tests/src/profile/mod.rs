@@ -21,10 +21,13 @@ use crate::marks::check_of;
 use crate::patience::HeldUp;
 use crate::samples::Samples;
 pub use counters::{Counter, CounterChange};
-pub use counts::LoggedCounts;
+pub use counts::{COUNTS, LoggedCounts, same_rows};
 
 /// The verdict on a child that made no progress for the progress timeout.
 pub const FROZEN: &str = "recovered: frozen: made no progress";
+
+/// The verdict on a child that was killed and recovered.
+pub const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
 
 /// A parsed profile.
 #[derive(Debug)]
@@ -145,6 +148,18 @@ impl Profile {
         Ok(row["verdict"].as_str().context("no verdict")?.to_owned())
     }
 
+    /// Checks the verdict on the process with this name, and the number of its entries that the
+    /// profile holds.
+    ///
+    /// # Errors
+    /// When one of them differs, or the counts do not add up.
+    pub fn holds(&self, name: &str, verdict: &str, delivered: u64) -> anyhow::Result<()> {
+        let (found, counts) = (self.verdict(name)?, self.process(name)?.counts()?);
+        ensure!(found == verdict, "{name} is {found}");
+        ensure!(counts.delivered == delivered, "{name}: {counts:?}");
+        Ok(())
+    }
+
     /// Checks that the verdict on a healthy child is `complete`.
     ///
     /// # Errors
@@ -223,6 +238,22 @@ impl Process {
             }
         }
         Ok(numbers)
+    }
+
+    /// Checks that each thread has all numbered markers up to `count`, in order, and that there are
+    /// `threads` such threads.
+    ///
+    /// # Errors
+    /// When a marker is missing, doubled or out of order.
+    pub fn numbers_up_to(&self, count: u64, threads: usize) -> anyhow::Result<()> {
+        let numbers = self.numbers()?;
+        let are_whole = numbers.values().all(|all| all.iter().copied().eq(0..count));
+        ensure!(
+            are_whole && numbers.len() == threads,
+            "{}: {numbers:?}",
+            self.name
+        );
+        Ok(())
     }
 
     /// Returns all markers with this name.

@@ -12,6 +12,7 @@
 //!
 //! The harness filters, orders and reports as usual, and runs several tests at once.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
@@ -22,6 +23,8 @@ use crate::watchdog;
 
 /// The environment variable with the name of the test for which a process was started.
 const VARIABLE: &str = "TEST_IN_OWN_PROCESS";
+/// The environment variable with the role of a process that a test has started with [`child`].
+const ROLE: &str = "TEST_ROLE";
 
 /// The return type of a test.
 pub trait Passed {
@@ -52,6 +55,32 @@ macro_rules! own_process {
     };
 }
 
+/// Makes a test of each row: the rule that it protects, and an expression that checks it. Each test
+/// runs in a separate process.
+///
+/// ```
+/// fn is_even(number: u32) -> anyhow::Result<()> {
+///     anyhow::ensure!(number % 2 == 0);
+///     Ok(())
+/// }
+///
+/// test_support::own_process_tests! {
+///     two_is_even: is_even(2);
+///     four_is_even: is_even(4);
+/// }
+/// ```
+#[macro_export]
+macro_rules! own_process_tests {
+    ($($(#[$attribute:meta])* $rule:ident: $check:expr;)*) => {$(
+        $(#[$attribute])*
+        #[test]
+        fn $rule() -> anyhow::Result<()> {
+            $crate::own_process!();
+            $check
+        }
+    )*};
+}
+
 /// Used by [`own_process!`](crate::own_process!). Returns `false` in the process of the test. In
 /// the harness, returns `true` after that process has succeeded. The test is the function that
 /// contains the closure `_inside`.
@@ -68,6 +97,26 @@ pub fn has_passed_elsewhere<F>(_inside: F) -> bool {
         panic!("{error:?}");
     }
     true
+}
+
+/// Returns a command that runs the calling test once more, as a child in this role. The child passes
+/// [`own_process!`](crate::own_process!), and gets the role from [`role`].
+///
+/// # Panics
+/// If the calling process is not that of a test.
+pub fn child(role: impl AsRef<OsStr>) -> Command {
+    let test = std::env::var(VARIABLE).expect("own_process! is the first statement of the test");
+    let program = std::env::current_exe().expect("the path of this program");
+    let mut command = Command::new(program);
+    command.args(["--exact", &test, "--nocapture"]);
+    command.env(ROLE, role);
+    command
+}
+
+/// Returns the role that a test has given to this process with [`child`]; none in the process of
+/// the test itself.
+pub fn role() -> Option<OsString> {
+    std::env::var_os(ROLE)
 }
 
 /// Returns the name that the harness uses for the function that contains a closure of this type.
@@ -127,6 +176,17 @@ mod tests {
             running,
             "own_process::tests::a_test_runs_in_a_process_that_was_started_for_it"
         );
+    }
+
+    #[test]
+    fn a_test_runs_once_more_as_a_child_in_its_role() {
+        own_process!();
+        if let Some(role) = role() {
+            assert_eq!(role, "the child");
+            std::process::exit(7);
+        }
+        let status = child("the child").status().unwrap();
+        assert_eq!(status.code(), Some(7));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use log::LevelFilter;
 use profiler_log::RecordingRules;
+use recorded_session::{RunningSession, markers};
 use test_support::own_process;
 
-use crate::support::{Noting, RunningSession, markers, messages};
+use crate::support::{Noting, messages};
 
 /// Installs the logger, and returns the one that it is around.
 fn install(beside_tracing: bool) -> Noting {

@@ -5,10 +5,10 @@ use std::fmt;
 
 use log::kv::{self, VisitSource};
 use log::{LevelFilter, Record, debug, info};
-use profiler_log::{alone, around};
+use recorded_session::{RunningSession, Value, dropped, markers};
 use test_support::own_process;
 
-use crate::support::{Noting, RunningSession, Value, dropped, markers, messages};
+use crate::support::{Noting, messages, start_alone};
 
 struct Panics;
 
@@ -44,8 +44,7 @@ impl fmt::Display for Endless {
 #[test]
 fn a_display_that_panics_ends_its_own_text_only() {
     own_process!();
-    alone().install(LevelFilter::Off).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_alone();
     info!(before = 1, panics:% = Panics, after = 2; "{Panics}");
     let seen = markers().pop().unwrap();
     let half = || Some("half (its Display panicked)".into());
@@ -61,8 +60,7 @@ fn a_display_that_panics_ends_its_own_text_only() {
 #[test]
 fn what_a_display_logs_reaches_the_inner_logger_once_and_is_recorded() {
     own_process!();
-    let noting = Noting::up_to(LevelFilter::Info);
-    around(noting.clone()).install(LevelFilter::Info).unwrap();
+    let noting = Noting::installed(LevelFilter::Info, LevelFilter::Info);
     let _session = RunningSession::start();
     info!("first");
     noting.take();
@@ -77,8 +75,7 @@ fn what_a_display_logs_reaches_the_inner_logger_once_and_is_recorded() {
 #[test]
 fn what_a_display_logs_for_the_profiler_alone_is_dropped_and_counted() {
     own_process!();
-    let noting = Noting::up_to(LevelFilter::Info);
-    around(noting.clone()).install(LevelFilter::Info).unwrap();
+    let noting = Noting::installed(LevelFilter::Info, LevelFilter::Info);
     let _session = RunningSession::start();
     info!("first");
     noting.take();
@@ -94,8 +91,7 @@ fn what_a_display_logs_for_the_profiler_alone_is_dropped_and_counted() {
 #[test]
 fn a_long_text_is_cut() {
     own_process!();
-    alone().install(LevelFilter::Off).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_alone();
     let text = "x".repeat(100_000);
     info!(endless:% = Endless, text; "{text}");
     let target = "t".repeat(2000);
@@ -129,8 +125,7 @@ impl kv::Source for Unsteady {
 #[test]
 fn a_source_that_panics_and_changes_leaves_values_without_a_key_out() {
     own_process!();
-    alone().install(LevelFilter::Off).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_alone();
     let source = Unsteady(Cell::new(0));
     let record = Record::builder()
         .args(format_args!("kept"))

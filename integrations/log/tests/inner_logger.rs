@@ -2,9 +2,10 @@
 
 use log::{Level, LevelFilter, Log, MetadataBuilder, debug, error, info, log_enabled, trace};
 use profiler_log::{ProfilerLogger, around};
+use recorded_session::{RunningSession, dropped};
 use test_support::own_process;
 
-use crate::support::{Noting, RunningSession, dropped, messages};
+use crate::support::{Noting, messages};
 
 /// Records and questions of all levels, through the macros.
 fn scenario() {
@@ -76,8 +77,7 @@ fn with_macros(logger: &dyn Log, is_on: impl Fn(Level) -> bool) {
 #[test]
 fn the_installed_logger_passes_on_what_the_macros_make() {
     own_process!();
-    let noting = Noting::up_to(LevelFilter::Info);
-    around(noting.clone()).install(LevelFilter::Info).unwrap();
+    let noting = Noting::installed(LevelFilter::Info, LevelFilter::Info);
     scenario();
     let alone = noting.take();
     assert_eq!(alone[..2], ["ERROR an error", "INFO some information"]);
@@ -93,9 +93,7 @@ fn the_installed_logger_passes_on_what_the_macros_make() {
 #[test]
 fn a_second_logger_is_refused() {
     own_process!();
-    around(Noting::up_to(LevelFilter::Info))
-        .install(LevelFilter::Info)
-        .unwrap();
+    Noting::installed(LevelFilter::Info, LevelFilter::Info);
     assert!(profiler_log::alone().install(LevelFilter::Off).is_err());
     assert_eq!(log::max_level(), LevelFilter::Info);
 }

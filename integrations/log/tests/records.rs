@@ -2,15 +2,20 @@
 
 use log::{Level, LevelFilter, Record, debug, error, info, trace, warn};
 use profiler_core::internal::manager::is_maintenance_idle;
+use profiler_core::session::{Features, SessionParams};
 use profiler_log::RecordingRules;
+use recorded_session::{RunningSession, Value, dropped, markers};
 use test_support::own_process;
 use test_support::patience::until;
 
-use crate::support::{RunningSession, Value, dropped, markers, messages};
+use crate::support::messages;
 
 fn start(rules: RecordingRules) -> RunningSession {
     rules.alone().install(LevelFilter::Off).unwrap();
-    RunningSession::start()
+    RunningSession::with(SessionParams {
+        features: Features::default().with(Features::STACK_WALK),
+        ..SessionParams::default()
+    })
 }
 
 #[test]
@@ -118,14 +123,14 @@ fn severe_records_have_stacks_if_the_rules_say_so() {
     // The profiler walks stacks as soon as it knows the modules.
     assert!(until(|| {
         error!("probe");
-        markers().last().is_some_and(|seen| seen.frames > 0)
+        markers().last().is_some_and(|seen| !seen.stack.is_empty())
     }));
     let probes = markers().len();
     error!(target: "alarm", code = 7, text = "x"; "severe {}", 1);
     warn!("severe");
     info!(code = 7; "not severe");
     let [severe, warning, other] = markers().split_off(probes).try_into().unwrap();
-    let frames = [severe.frames, warning.frames, other.frames];
+    let frames = [&severe, &warning, &other].map(|seen| seen.stack.len());
     assert!(
         frames[0] > 0 && frames[1] > 0 && frames[2] == 0,
         "{frames:?}"

@@ -1,11 +1,12 @@
 //! The level of `log` follows the sessions, and the program has the last word.
 
 use log::{Level, LevelFilter, debug, log_enabled, trace};
-use profiler_log::{RecordingRules, alone, around};
+use profiler_log::{RecordingRules, alone};
+use recorded_session::RunningSession;
 use test_support::own_process;
 use test_support::patience::until;
 
-use crate::support::{Noting, RunningSession, messages};
+use crate::support::{Noting, messages};
 
 fn is_level(level: LevelFilter) -> bool {
     until(|| log::max_level() == level)
@@ -14,9 +15,7 @@ fn is_level(level: LevelFilter) -> bool {
 #[test]
 fn a_session_raises_the_level_and_its_end_restores_it() {
     own_process!();
-    around(Noting::up_to(LevelFilter::Warn))
-        .install(LevelFilter::Warn)
-        .unwrap();
+    Noting::installed(LevelFilter::Warn, LevelFilter::Warn);
     for _ in 0..3 {
         assert_eq!(log::max_level(), LevelFilter::Warn);
         let session = RunningSession::start();
@@ -49,8 +48,7 @@ fn a_level_finer_than_the_recorded_one_is_never_lowered() {
 #[test]
 fn a_level_that_the_program_sets_during_a_session_stays() {
     own_process!();
-    let noting = Noting::up_to(LevelFilter::Trace);
-    around(noting.clone()).install(LevelFilter::Warn).unwrap();
+    let noting = Noting::installed(LevelFilter::Trace, LevelFilter::Warn);
     let session = RunningSession::start();
     assert!(is_level(LevelFilter::Debug));
     log::set_max_level(LevelFilter::Trace);
@@ -75,8 +73,7 @@ fn a_level_that_the_program_sets_during_a_session_stays() {
 #[test]
 fn a_level_that_is_set_through_this_crate_applies_to_the_inner_logger_at_once() {
     own_process!();
-    let noting = Noting::up_to(LevelFilter::Trace);
-    around(noting.clone()).install(LevelFilter::Warn).unwrap();
+    let noting = Noting::installed(LevelFilter::Trace, LevelFilter::Warn);
     let session = RunningSession::start();
     assert!(is_level(LevelFilter::Debug));
     // The level that the session has set: `log::set_max_level` would change nothing.

@@ -1,9 +1,10 @@
 //! The number of labels, metrics and markers is bounded, and every loss is counted.
 
 use metrics::{counter, gauge, histogram};
+use recorded_session::{dropped, markers};
 use test_support::own_process;
 
-use crate::support::{counters, dropped, markers, start_alone, value};
+use crate::support::{counters, start_alone, value};
 
 const WITHOUT_LABELS: &str = "Metrics: changes without their labels";
 const LEFT_OUT: &str = "Metrics: changes left out";

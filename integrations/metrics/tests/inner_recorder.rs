@@ -3,9 +3,10 @@
 use metrics::{Recorder, Unit, counter, describe_counter, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use profiler_metrics::around;
+use recorded_session::RunningSession;
 use test_support::own_process;
 
-use crate::support::{RunningSession, value};
+use crate::support::value;
 
 fn scenario() {
     describe_counter!("requests", Unit::Count, "Requests that were handled");

@@ -3,13 +3,13 @@
 use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+use profiler_core::internal::entry::Timing;
 use profiler_core::time::Timestamp;
+use recorded_session::{Phase, RunningSession, dropped, markers};
 use test_support::own_process;
 use test_support::patience::until;
 
-use crate::support::{
-    RunningSession, counter_named, counters, dropped, markers, start_alone, value,
-};
+use crate::support::{counter_named, counters, start_alone, value};
 
 #[test]
 fn a_counter_has_a_track_for_each_set_of_labels() {
@@ -120,11 +120,18 @@ fn a_value_of_a_histogram_is_a_marker_and_adds_to_two_counters() {
     let [first, many, score] = markers().try_into().unwrap();
     assert_eq!(first.name, "reply_bytes{kind=html}");
     assert_eq!(
-        (&*first.type_name, first.value, first.times),
+        (
+            &*first.type_name,
+            first.float("value"),
+            first.number("times")
+        ),
         ("HistogramBytes", 1024.0, None)
     );
-    assert_eq!((many.value, many.times), (10.0, Some(3)));
-    assert_eq!((&*score.type_name, score.value), ("HistogramValue", 0.5));
+    assert_eq!((many.float("value"), many.number("times")), (10.0, Some(3)));
+    assert_eq!(
+        (&*score.type_name, score.float("value")),
+        ("HistogramValue", 0.5)
+    );
     assert_eq!(value("reply_bytes{kind=html} count"), 4);
     let sum = counter_named("reply_bytes{kind=html} sum").unwrap();
     assert_eq!((&*sum.category, sum.value), ("Bandwidth", 1054));
@@ -142,17 +149,25 @@ fn a_time_of_a_histogram_is_an_interval_that_ends_now() {
     // The length of a tick is known after the first millisecond.
     assert!(until(|| {
         latency.record(0.5);
-        markers().last().is_some_and(|seen| seen.interval.is_some())
+        markers()
+            .last()
+            .is_some_and(|seen| seen.phase == Phase::Interval)
     }));
     let before = Timestamp::now();
     latency.record(0.25);
     let after = Timestamp::now();
     let all = markers();
     let seen = all.last().unwrap();
-    assert_eq!((&*seen.type_name, seen.value), ("HistogramTime", 0.25));
-    let (begin, end) = seen.interval.unwrap();
+    assert_eq!(
+        (&*seen.type_name, seen.float("value")),
+        ("HistogramTime", 0.25)
+    );
+    let [(longer_begin, longer_end), (begin, end)] =
+        [all.len() - 2, all.len() - 1].map(|index| match all[index].timing {
+            Timing::Interval(begin, end) => (begin, end),
+            other => panic!("{other:?}"),
+        });
     assert!(before <= end && end <= after && begin < end);
-    let (longer_begin, longer_end) = all[all.len() - 2].interval.unwrap();
     let [short, long] = [end.since(begin), longer_end.since(longer_begin)];
     assert!(long.abs_diff(2 * short) <= 2, "{short} and {long} ticks");
     latency.record(f64::NAN);

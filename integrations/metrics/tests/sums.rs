@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use metrics::{counter, gauge, histogram};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use recorded_session::RunningSession;
 use test_support::own_process;
 
-use crate::support::{RunningSession, start_alone, value};
+use crate::support::{start_alone, value};
 
 /// What one thread adds: the label, and the amount.
 type Steps = Vec<(u8, u32)>;

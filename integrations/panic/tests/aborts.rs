@@ -6,7 +6,7 @@ use std::process::abort;
 use profiler_core::marker;
 use test_support::own_process;
 
-use crate::children::{Ended, begin, begin_with_aborting_hook, ended, is_child};
+use crate::children::{Ended, begin, begin_with_aborting_hook, ended};
 
 fn fall_over() -> ! {
     panic!("told to fall over");
@@ -32,13 +32,11 @@ fn die_in_hook() {
 #[test]
 fn a_panic_whose_hook_aborts_is_named_and_its_marker_has_the_stack() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin_with_aborting_hook();
         marker!("before the panic");
         die_in_hook();
-    }
-    let name = "aborts::a_panic_whose_hook_aborts_is_named_and_its_marker_has_the_stack";
-    let ended = ended(name);
+    });
     assert!(names(&ended, ": told to fall over"), "{}", ended.verdict);
     let panics = ended.panics();
     assert_eq!(panics.len(), 1);
@@ -61,13 +59,11 @@ impl Drop for PanicsToo {
 #[test]
 fn a_panic_in_a_drop_during_the_unwinding_is_named() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         let _too = PanicsToo;
         fall_over();
-    }
-    let name = "aborts::a_panic_in_a_drop_during_the_unwinding_is_named";
-    let ended = ended(name);
+    });
     assert!(
         names(&ended, ": told to fall over again"),
         "{}",
@@ -85,25 +81,21 @@ extern "C" fn may_not_unwind() {
 #[test]
 fn a_panic_in_a_function_that_cannot_unwind_is_named_with_its_own_place() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         may_not_unwind();
-    }
-    let name = "aborts::a_panic_in_a_function_that_cannot_unwind_is_named_with_its_own_place";
-    let ended = ended(name);
+    });
     assert!(names(&ended, ": told to fall over"), "{}", ended.verdict);
 }
 
 #[test]
 fn an_abort_right_after_a_caught_panic_is_said_to_be_after_it() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         let _ = catch_unwind(|| fall_over());
         abort();
-    }
-    let name = "aborts::an_abort_right_after_a_caught_panic_is_said_to_be_after_it";
-    let ended = ended(name);
+    });
     let told = format!(" panicked at {}:", file!());
     let is_told = ended.verdict.contains(") after aborts::") && ended.verdict.contains(&told);
     assert!(ended.has_aborted() && is_told, "{}", ended.verdict);
@@ -112,14 +104,12 @@ fn an_abort_right_after_a_caught_panic_is_said_to_be_after_it() {
 #[test]
 fn an_abort_of_a_thread_that_went_on_after_a_panic_is_no_panic() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         let _ = catch_unwind(|| fall_over());
         marker!("the thread goes on");
         abort();
-    }
-    let name = "aborts::an_abort_of_a_thread_that_went_on_after_a_panic_is_no_panic";
-    let ended = ended(name);
+    });
     assert!(
         ended.has_aborted() && !ended.verdict.contains("panicked"),
         "{}",
@@ -131,14 +121,12 @@ fn an_abort_of_a_thread_that_went_on_after_a_panic_is_no_panic() {
 #[test]
 fn an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         let ending = std::thread::Builder::new().spawn(|| fall_over());
         let _ = ending.unwrap().join();
         abort();
-    }
-    let name = "aborts::an_abort_after_the_end_of_the_thread_that_panicked_is_no_panic";
-    let ended = ended(name);
+    });
     assert!(
         ended.has_aborted() && !ended.verdict.contains("panicked"),
         "{}",

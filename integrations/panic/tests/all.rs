@@ -7,5 +7,4 @@ mod aborts;
 mod children;
 mod exits;
 mod markers;
-mod recorded;
 mod unusual;

@@ -3,15 +3,12 @@
 //! The harness runs a test on a thread of its own. `integration-tests/tests/panics.rs` has panics
 //! of the main thread.
 
-use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 
 use profiler_parent::Session;
 use serde_json::Value;
-
-/// The variable that makes a test the child.
-const CHILD: &str = "PANIC_TEST_CHILD";
+use test_support::own_process;
 
 /// What is known of a child after its end.
 #[derive(Debug)]
@@ -20,11 +17,6 @@ pub(crate) struct Ended {
     pub(crate) verdict: String,
     pub(crate) text: String,
     pub(crate) profile: Value,
-}
-
-/// Whether this process is the child of a test.
-pub(crate) fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
 }
 
 /// Begins the child: it records, and its panics are recorded.
@@ -39,12 +31,19 @@ pub(crate) fn begin_with_aborting_hook() {
     begin();
 }
 
-/// Runs `test` as the child of a session, waits for its end, and captures.
-pub(crate) fn ended(test: &str) -> Ended {
+/// Runs the calling test once more as the child of a session, in which `die` ends the process, waits
+/// for its end, and captures.
+pub(crate) fn ended(die: impl FnOnce()) -> Ended {
+    if own_process::role().is_some() {
+        die();
+        std::process::exit(0);
+    }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");
     let session = Session::builder().start().unwrap();
-    let mut child = session.spawn("dying", this_test(test)).unwrap();
+    let mut command = own_process::child("dying");
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = session.spawn("dying", command).unwrap();
     let status = child.wait().unwrap();
     let report = session.capture().save(&path).unwrap();
     let row = report.processes.iter().find(|row| row.name == "dying");
@@ -55,17 +54,6 @@ pub(crate) fn ended(test: &str) -> Ended {
         profile: serde_json::from_str(&text).unwrap(),
         text,
     }
-}
-
-/// A command that runs this test as the child.
-fn this_test(test: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", test, "--nocapture"])
-        .env(CHILD, OsStr::new("1"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command
 }
 
 impl Ended {

@@ -7,7 +7,7 @@ use std::thread::Builder;
 use profiler_core::marker;
 use test_support::own_process;
 
-use crate::children::{begin, ended, is_child};
+use crate::children::{begin, ended};
 
 fn fall_over() -> ! {
     panic!("told to fall over");
@@ -16,12 +16,11 @@ fn fall_over() -> ! {
 #[test]
 fn a_caught_panic_changes_no_verdict() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         let _ = catch_unwind(|| fall_over());
         exit(0);
-    }
-    let ended = ended("exits::a_caught_panic_changes_no_verdict");
+    });
     assert_eq!(ended.verdict, "complete");
     assert_eq!(ended.panics().len(), 1);
 }
@@ -29,27 +28,24 @@ fn a_caught_panic_changes_no_verdict() {
 #[test]
 fn an_exit_code_after_a_caught_panic_is_no_panic() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         let _ = catch_unwind(|| fall_over());
         exit(3);
-    }
-    let name = "exits::an_exit_code_after_a_caught_panic_is_no_panic";
-    assert_eq!(ended(name).verdict, "complete");
+    });
+    assert_eq!(ended.verdict, "complete");
 }
 
 #[test]
 fn a_thread_that_panics_alone_changes_no_verdict() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin();
         let worker = Builder::new().name("worker".to_owned());
         let _ = worker.spawn(|| fall_over()).unwrap().join();
         marker!("the program goes on");
         exit(101);
-    }
-    let name = "exits::a_thread_that_panics_alone_changes_no_verdict";
-    let ended = ended(name);
+    });
     assert_eq!(
         (ended.status.code(), ended.verdict.as_str()),
         (Some(101), "complete")
@@ -61,14 +57,12 @@ fn a_thread_that_panics_alone_changes_no_verdict() {
 #[test]
 fn a_hook_that_exits_is_named_with_the_thread_that_panicked() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         std::panic::set_hook(Box::new(|_| exit(7)));
         begin();
         let worker = Builder::new().name("worker".to_owned());
         let _ = worker.spawn(|| fall_over()).unwrap().join();
-    }
-    let name = "exits::a_hook_that_exits_is_named_with_the_thread_that_panicked";
-    let ended = ended(name);
+    });
     let told = "recovered: exited with code 7: worker panicked at ";
     assert!(ended.verdict.starts_with(told), "{}", ended.verdict);
 }

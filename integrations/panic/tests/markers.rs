@@ -9,10 +9,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use profiler_core::{marker, session};
+use recorded_session::{RunningSession, dropped, named, pool};
 use serde::{Serialize, Serializer};
 use test_support::own_process;
 
-use crate::recorded::{RunningSession, dropped, noted, panics};
+/// The messages of the recorded markers of panics.
+fn panics() -> Vec<String> {
+    let panics = named("Panic").into_iter();
+    panics.map(|seen| seen.text("message").unwrap()).collect()
+}
+
+/// The messages of the panics that a verdict would know.
+fn noted() -> Vec<String> {
+    let panics = pool().panics().unwrap().into_iter();
+    panics.map(|noted| noted.message).collect()
+}
 
 /// Panics with a message, and catches the panic.
 fn panic_with(message: &str) {
@@ -44,7 +55,7 @@ fn the_previous_hook_is_called_after_the_panic_is_recorded() {
     let _session = RunningSession::start();
     panic_with("one");
     assert_eq!(SEEN.load(Ordering::SeqCst), 1);
-    let noted = noted();
+    let noted = pool().panics().unwrap();
     assert_eq!(noted.len(), 1);
     assert!(noted[0].hook_returned.is_some() && !noted[0].ends_process);
     assert_eq!(noted[0].message, "one");
@@ -63,8 +74,7 @@ fn a_second_installation_changes_nothing_while_the_first_exists() {
     panic_with("between");
     profiler_panic::install();
     panic_with("two");
-    let messages: Vec<String> = panics().into_iter().map(|seen| seen.message).collect();
-    assert_eq!(messages, ["one", "two"]);
+    assert_eq!(panics(), ["one", "two"]);
 }
 
 #[test]
@@ -110,7 +120,8 @@ impl ProfilerMarker for Fragile {
     }
 }
 
-fn record_fragile() {
+/// Records a marker whose payload panics.
+pub(crate) fn record_fragile() {
     marker!(
         "fragile",
         &category::OTHER,
@@ -127,10 +138,8 @@ fn a_caught_panic_within_an_entry_leaves_the_recorder_usable() {
     panic_with("before");
     assert!(catch_unwind(record_fragile).is_err());
     panic_with("after");
-    let messages: Vec<String> = panics().into_iter().map(|seen| seen.message).collect();
-    assert_eq!(messages, ["before", "after"]);
-    let messages: Vec<String> = noted().into_iter().map(|noted| noted.message).collect();
-    assert_eq!(messages, ["before", "within an entry", "after"]);
+    assert_eq!(panics(), ["before", "after"]);
+    assert_eq!(noted(), ["before", "within an entry", "after"]);
     assert_eq!(
         (dropped(), calls()),
         (2, 3),
@@ -159,15 +168,13 @@ fn threads_that_panic_at_the_same_time_are_all_recorded() {
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
     });
-    let mut messages: Vec<String> = panics().into_iter().map(|seen| seen.message).collect();
-    messages.sort_unstable();
     let expected: Vec<String> = (1..=THREADS)
         .map(|one| one.to_string().repeat(200))
         .collect();
-    assert_eq!(messages, expected);
-    let mut noted: Vec<String> = noted().into_iter().map(|one| one.message).collect();
-    noted.sort_unstable();
-    assert_eq!(noted, expected);
+    for mut messages in [panics(), noted()] {
+        messages.sort_unstable();
+        assert_eq!(messages, expected);
+    }
 }
 
 #[test]

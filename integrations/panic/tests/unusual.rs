@@ -4,22 +4,18 @@
 use std::panic::panic_any;
 
 use profiler_core::marker;
-use profiler_core::marker::schema::MarkerSchema;
-use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
-use serde::{Serialize, Serializer};
 use test_support::own_process;
 
-use crate::children::{begin_with_aborting_hook, ended, is_child};
+use crate::children::{begin_with_aborting_hook, ended};
+use crate::markers::record_fragile;
 
 #[test]
 fn a_payload_that_is_no_text_is_named_like_the_standard_library_does() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin_with_aborting_hook();
         panic_any(42);
-    }
-    let name = "unusual::a_payload_that_is_no_text_is_named_like_the_standard_library_does";
-    let ended = ended(name);
+    });
     assert!(
         ended.verdict.ends_with(": Box<dyn Any>"),
         "{}",
@@ -31,11 +27,10 @@ fn a_payload_that_is_no_text_is_named_like_the_standard_library_does() {
 #[test]
 fn a_message_of_a_mebibyte_is_cut() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin_with_aborting_hook();
         panic!("{}", "ä".repeat(1 << 19));
-    }
-    let ended = ended("unusual::a_message_of_a_mebibyte_is_cut");
+    });
     let message = ended.panics()[0]["message"].as_str().unwrap();
     assert!(
         message.len() <= 4096 && message.ends_with("ä…"),
@@ -47,39 +42,16 @@ fn a_message_of_a_mebibyte_is_cut() {
     assert_eq!(told, 128, "256 bytes");
 }
 
-/// A payload whose serialisation panics.
-struct Fragile;
-
-impl Serialize for Fragile {
-    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
-        panic!("told to fall over within an entry");
-    }
-}
-
-impl ProfilerMarker for Fragile {
-    const TYPE_NAME: &'static str = "Fragile";
-
-    fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
-    }
-}
-
 #[test]
 fn a_panic_within_an_entry_is_named() {
     own_process!();
-    if is_child() {
+    let ended = ended(|| {
         begin_with_aborting_hook();
         // A process without any entry is missing in the profile.
         marker!("up");
-        marker!(
-            "fragile",
-            &category::OTHER,
-            MarkerOptions::default(),
-            &Fragile
-        );
-    }
-    let ended = ended("unusual::a_panic_within_an_entry_is_named");
-    let told = ": told to fall over within an entry";
+        record_fragile();
+    });
+    let told = ": within an entry";
     assert!(
         ended.has_aborted() && ended.verdict.ends_with(told),
         "{}",

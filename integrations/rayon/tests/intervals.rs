@@ -3,12 +3,13 @@
 use profiler_core::span;
 use profiler_rayon::{JobContext, job_site};
 use rayon::prelude::*;
+use recorded_session::{Phase, Seen, named};
 use test_support::own_process;
 
-use crate::support::{MeasuredSession, Phase, SeenMarker, named, pool};
+use crate::support::{MeasuredSession, pool};
 
-fn of_type<'a>(seen: &'a [SeenMarker], type_name: &str, phase: Phase) -> Vec<&'a SeenMarker> {
-    let are = |seen: &&SeenMarker| seen.type_name == type_name && seen.phase == phase;
+fn of_type<'a>(seen: &'a [Seen], type_name: &str, phase: Phase) -> Vec<&'a Seen> {
+    let are = |seen: &&Seen| seen.type_name == type_name && seen.phase == phase;
     seen.iter().filter(are).collect()
 }
 

@@ -2,12 +2,13 @@
 
 use profiler_rayon::JobContext;
 use profiler_tracing::subscriber;
+use recorded_session::{Phase, Seen, named};
 use test_support::own_process;
 use test_support::patience::until;
 use tracing::subscriber::set_global_default;
 use tracing::{Span, info_span};
 
-use crate::support::{MeasuredSession, Phase, SeenMarker, labels_at, mark, named, pool};
+use crate::support::{MeasuredSession, labels_at, mark, pool};
 
 fn start() -> MeasuredSession {
     set_global_default(subscriber()).unwrap();
@@ -16,7 +17,7 @@ fn start() -> MeasuredSession {
     session
 }
 
-fn only_start(name: &str) -> SeenMarker {
+fn only_start(name: &str) -> Seen {
     let starts = named(name);
     let mut starts = starts.into_iter().filter(|seen| seen.phase == Phase::Start);
     starts.next().unwrap()

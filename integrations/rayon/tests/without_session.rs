@@ -4,9 +4,10 @@ use profiler_core::group;
 use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_rayon::{JobContext, job_site};
+use recorded_session::named;
 use test_support::own_process;
 
-use crate::support::{MeasuredSession, labels_at, mark, named, pool};
+use crate::support::{MeasuredSession, labels_at, mark, pool};
 
 #[test]
 fn without_a_session_jobs_run_and_nothing_is_kept() {

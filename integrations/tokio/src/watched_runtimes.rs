@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_core::counter::Counter;
-use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session;
+use profiler_sys::spawn_quiet;
 
 use crate::runtime_reader::RuntimeReader;
 use crate::session_number::session_number;

@@ -4,12 +4,13 @@ use std::future::pending;
 use std::sync::mpsc;
 
 use profiler_tokio::RuntimeRules;
+use recorded_session::{RunningSession, counter};
 use test_support::own_process;
 use test_support::patience::until;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
-use crate::support::{RunningSession, counter, one_thread, two_workers};
+use crate::support::{one_thread, two_workers};
 
 /// Waits until a counter has this value.
 fn becomes(name: &str, value: i64) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use test_support::own_process;
 use test_support::patience::LONG;
 
-use crate::support::{READY, child_test, one_thread, two_workers};
+use crate::support::{one_thread, two_workers};
 
 /// The child: joins, and records a task.
 fn record_a_task(ready: &Path) {
@@ -22,15 +22,14 @@ fn record_a_task(ready: &Path) {
 #[test]
 fn a_process_that_tokio_starts_joins_and_is_in_the_profile_with_its_tasks() {
     own_process!();
-    if let Some(ready) = std::env::var_os(READY) {
+    if let Some(ready) = own_process::role() {
         return record_a_task(Path::new(&ready));
     }
     let directory = tempfile::tempdir().unwrap();
     let [ready, profile] = ["ready", "profile.json"].map(|name| directory.path().join(name));
     let session = Session::builder().start().unwrap();
     let runtime = one_thread(&RuntimeRules::named("in the parent"));
-    let name = "processes::a_process_that_tokio_starts_joins_and_is_in_the_profile_with_its_tasks";
-    let mut command = tokio::process::Command::from(child_test(name, &ready));
+    let mut command = tokio::process::Command::from(own_process::child(&ready));
     session.prepare(command.as_std_mut()).unwrap();
     let status = runtime.block_on(async { command.status().await }.profiled("waits for the child"));
     assert!(status.unwrap().success());

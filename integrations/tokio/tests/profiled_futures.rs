@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use profiler_core::marker::{MarkerOptions, MarkerStack, add_untyped_marker, category};
 use profiler_tokio::{ProfileFuture, RuntimeRules, TaskRules};
+use recorded_session::{Phase, RunningSession, dropped};
 use test_support::own_process;
 use test_support::patience::until;
 use tokio::task::{LocalSet, yield_now};
 
-use crate::support::{
-    Phase, RunningSession, dropped, named, one_thread, spin, start_and_end, two_workers,
-};
+use crate::support::{named, one_thread, spin, start_and_end, two_workers};
 
 #[test]
 fn a_future_is_an_interval_with_the_times_of_its_polls() {
@@ -30,8 +29,7 @@ fn a_future_is_an_interval_with_the_times_of_its_polls() {
     let [start, end] = start_and_end("work");
     assert_eq!(start.field("polls"), None);
     assert_eq!(end.number("polls"), Some(2));
-    let [total, longest, lifetime] =
-        ["inPolls", "longest", "lifetime"].map(|key| end.milliseconds(key));
+    let [total, longest, lifetime] = ["inPolls", "longest", "lifetime"].map(|key| end.float(key));
     // The session's clock may differ a little from the one of `spin`.
     assert!(longest >= 2.9 && total >= 3.9 && total >= longest);
     assert!(lifetime >= total, "{lifetime} {total}");
@@ -163,8 +161,8 @@ fn a_stack_shows_the_future_that_the_thread_polls() {
     let mark = async move { add_untyped_marker("inside", &category::TEST, options) };
     runtime.block_on(async { mark.profiled("inner").await }.profiled("outer"));
     add_untyped_marker("outside", &category::TEST, options);
-    assert_eq!(named("inside")[0].labels, ["outer", "inner"]);
-    assert!(named("outside")[0].labels.is_empty());
+    assert_eq!(named("inside")[0].stack, ["outer", "inner"]);
+    assert!(named("outside")[0].stack.is_empty());
 }
 
 static IS_DONE: AtomicBool = AtomicBool::new(false);

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
 use profiler_tokio::RuntimeRules;
+use recorded_session::RunningSession;
 use test_support::own_process;
 use test_support::patience::until;
 use tokio::runtime::Builder;
 
-use crate::support::{RunningSession, one_thread, thread_names, two_workers};
+use crate::support::{one_thread, thread_names, two_workers};
 
 /// Records something, so that the thread is in the profile.
 fn mark() {

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use profiler_tracing::subscriber;
+use recorded_session::{Phase, RunningSession, Value, dropped, markers, named};
 use test_support::own_process;
 use tracing::{info, info_span};
 
-use crate::support::{RunningSession, Value, dropped, markers, named};
+use crate::support::start_with;
 
 fn start() -> RunningSession {
-    tracing::subscriber::set_global_default(subscriber()).unwrap();
-    RunningSession::start()
+    start_with(subscriber())
 }
 
 struct Panics;
@@ -110,7 +110,7 @@ fn values_in_any_order_belong_to_their_fields() {
     }
     let late: Vec<_> = named("unordered")
         .into_iter()
-        .filter(|seen| seen.phase == crate::support::Phase::Instant)
+        .filter(|seen| seen.phase == Phase::Instant)
         .collect();
     assert_eq!(late.len(), 3);
     for (round, seen) in (0..).zip(&late) {

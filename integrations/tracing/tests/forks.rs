@@ -2,8 +2,6 @@
 
 #![allow(unsafe_code)]
 
-use std::process::Command;
-
 use profiler_child::Status;
 use profiler_parent::Session;
 use profiler_tracing::subscriber;
@@ -12,9 +10,6 @@ use test_support::patience::LONG;
 use tracing::info_span;
 
 use crate::saved_profile::SavedProfile;
-
-/// The variable that makes this test the process that forks.
-const FORKS: &str = "TRACING_TEST_FORKS";
 
 /// Forks; the forked process begins anew and records a span.
 fn fork() {
@@ -40,18 +35,11 @@ fn fork() {
 #[test]
 fn a_forked_child_records_spans_of_its_own() {
     own_process!();
-    if std::env::var_os(FORKS).is_some() {
+    if own_process::role().is_some() {
         return fork();
     }
     let session = Session::builder().start().unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([
-        "--exact",
-        "forks::a_forked_child_records_spans_of_its_own",
-        "--nocapture",
-    ]);
-    command.env(FORKS, "1");
-    let mut child = session.spawn("forks", command).unwrap();
+    let mut child = session.spawn("forks", own_process::child("forks")).unwrap();
     assert!(child.wait().unwrap().success());
     let directory = tempfile::tempdir().unwrap();
     let profile = directory.path().join("profile.json");

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use profiler_tracing::{RecordingRules, around};
+use recorded_session::{RunningSession, dropped, named};
 use test_support::own_process;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::{Interest, NoSubscriber, with_default};
@@ -13,7 +14,7 @@ use tracing_subscriber::filter::LevelFilter as LayerLevel;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
-use crate::support::{RunningSession, Written, beyond_filters, dropped, named};
+use crate::support::{Written, beyond_filters, start_with};
 
 /// A subscriber that writes to `written` what the filter lets through.
 fn filtered(written: &Written, filter: &str) -> impl Subscriber + Send + Sync + use<> {
@@ -57,7 +58,7 @@ fn records_of_the_crate_log_are_written_as_without_the_profiler() {
     assert!(alone[0].contains("wanted 1"), "{}", alone[0]);
     assert!(!alone[1].contains("unwanted 2"), "{}", alone[1]);
     check();
-    let _session = RunningSession::before_subscriber();
+    let _session = RunningSession::start();
     check();
 }
 
@@ -112,7 +113,7 @@ fn a_filter_is_asked_once_for_each_event() {
     let all = || [Interest::sometimes, Interest::always, Interest::never].map(counts_of);
     let expected = [[10, 5], [0, 10], [0, 0]];
     assert_eq!(all(), expected);
-    let session = RunningSession::before_subscriber();
+    let session = RunningSession::start();
     assert_eq!(all(), expected);
     assert_eq!(named("all::host_filters").len(), 3 * 10, "all are recorded");
     drop(session);
@@ -122,7 +123,7 @@ fn a_filter_is_asked_once_for_each_event() {
 #[test]
 fn a_subscriber_that_has_only_a_largest_level_gets_no_finer_event() {
     own_process!();
-    let _session = RunningSession::before_subscriber();
+    let _session = RunningSession::start();
     let (interest, hint) = (Interest::always as fn() -> Interest, LevelFilter::WARN);
     with_default(beyond_filters(Counting { interest, hint }), || {
         take_counts();
@@ -137,7 +138,7 @@ fn a_subscriber_that_has_only_a_largest_level_gets_no_finer_event() {
 #[test]
 fn a_layer_with_a_filter_gets_its_events_beside_another_subscriber() {
     own_process!();
-    let _session = RunningSession::before_subscriber();
+    let _session = RunningSession::start();
     let written = Written::default();
     let writer = Mutex::new(written.clone());
     let layer = fmt::layer().with_ansi(false).with_writer(writer);
@@ -158,8 +159,7 @@ fn the_current_span_is_one_that_the_registry_knows() {
     own_process!();
     let written = Written::default();
     let inner = filtered(&written, "info");
-    tracing::subscriber::set_global_default(beyond_filters(inner)).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(beyond_filters(inner));
     let outer = info_span!("outer", user = tracing::field::Empty).entered();
     let _hidden = debug_span!("hidden").entered();
     assert_eq!(Span::current().id(), outer.id());
@@ -177,8 +177,7 @@ fn only_what_the_inner_subscriber_wants_is_recorded_by_default() {
     own_process!();
     let written = Written::default();
     let subscriber = around(filtered(&written, "info"));
-    tracing::subscriber::set_global_default(subscriber).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(subscriber);
     let outer = info_span!("outer").entered();
     let hidden = debug_span!("hidden");
     assert!(hidden.is_disabled());

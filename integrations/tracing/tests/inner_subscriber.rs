@@ -6,15 +6,14 @@ use std::task::{Context, Waker};
 
 use profiler_core::internal::entry_counts::DropReason;
 use profiler_tracing::{RecordingRules, around};
+use recorded_session::{Phase, RunningSession, dropped, dropped_for, named};
 use test_support::own_process;
 use tracing::subscriber::with_default;
 use tracing::{Instrument, Span, debug, debug_span, error, info, info_span, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::support::{
-    Phase, RunningSession, Written, beyond_filters, dropped, dropped_for, named, on_a_thread,
-};
+use crate::support::{Written, beyond_filters, on_a_thread, start_with};
 
 /// A fmt subscriber with a filter, that writes everything that happens to spans.
 fn fmt(written: &Written, filter: &str) -> impl tracing::Subscriber + Send + Sync + use<> {
@@ -84,10 +83,10 @@ fn the_inner_subscriber_writes_the_same_as_without_the_profiler() {
         }
     };
     check(true);
-    let session = RunningSession::before_subscriber();
+    let session = RunningSession::start();
     check(false);
     drop(session);
-    let _session = RunningSession::before_subscriber();
+    let _session = RunningSession::start();
     check(true);
     assert_eq!(
         named("outer")
@@ -103,8 +102,7 @@ fn the_inner_subscriber_writes_the_same_as_without_the_profiler() {
 fn a_span_that_both_want_ends_once() {
     own_process!();
     let written = Written::default();
-    tracing::subscriber::set_global_default(around(fmt(&written, "info"))).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(around(fmt(&written, "info")));
     let span = info_span!("both");
     let clone = span.clone();
     drop(span);
@@ -114,7 +112,7 @@ fn a_span_that_both_want_ends_once() {
         seen.iter().map(|seen| seen.phase).collect::<Vec<_>>(),
         [Phase::Start, Phase::End]
     );
-    assert_eq!(seen[0].number(), seen[1].number());
+    assert_eq!(seen[0].span(), seen[1].span());
     assert_eq!(seen[1].foreign, Some(seen[0].recorder));
 }
 
@@ -122,8 +120,7 @@ fn a_span_that_both_want_ends_once() {
 fn a_future_that_is_polled_on_two_threads_is_one_span() {
     own_process!();
     let written = Written::default();
-    tracing::subscriber::set_global_default(beyond_filters(fmt(&written, "warn"))).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(beyond_filters(fmt(&written, "warn")));
     let pending = std::future::pending::<()>();
     let mut future = Box::pin(pending.instrument(info_span!("task", id = 7)));
     for _ in 0..2 {
@@ -142,8 +139,7 @@ fn a_future_that_is_polled_on_two_threads_is_one_span() {
 fn more_open_spans_than_a_table_has_places_are_all_recorded() {
     own_process!();
     let inner = tracing_subscriber::registry();
-    tracing::subscriber::set_global_default(around(inner)).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(around(inner));
     let open: Vec<_> = (0..50_000).map(|_| info_span!("many")).collect();
     drop(open);
     assert_eq!(named("many").len() as u64 + dropped(), 100_000);

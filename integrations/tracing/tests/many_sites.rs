@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use profiler_tracing::subscriber;
+use recorded_session::{Phase, dropped, markers, wait_for_room};
 use test_support::own_process;
 use tracing::callsite::{Callsite, Identifier};
 use tracing::field::FieldSet;
@@ -10,7 +11,7 @@ use tracing::metadata::Kind;
 use tracing::subscriber::Interest;
 use tracing::{Level, Metadata, Span};
 
-use crate::support::{Phase, RunningSession, dropped, markers, wait_for_room};
+use crate::support::start_with;
 
 /// Call sites with room, as the documentation of the crate says.
 const MOST: u64 = 8191;
@@ -50,8 +51,7 @@ fn span_of_new_site() -> Span {
 #[test]
 fn spans_of_call_sites_without_room_are_counted_and_the_others_are_recorded() {
     own_process!();
-    tracing::subscriber::set_global_default(subscriber()).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(subscriber());
     for span in 0..MOST + MORE {
         if span % 512 == 0 {
             wait_for_room();

@@ -1,6 +1,5 @@
 //! Very many spans: each is in the profile or counted as lost.
 
-use std::process::Command;
 use std::thread;
 
 use profiler_parent::{ByteLimit, Session};
@@ -13,8 +12,6 @@ use tracing::info_span;
 const PROCESSES: usize = 4;
 const THREADS: u64 = 8;
 const SPANS_OF_THREAD: u64 = 31_250;
-/// The variable that makes this test a child.
-const CHILD: &str = "TRACING_TEST_MANY_SPANS";
 
 /// A child: its threads record all of their spans at the same time.
 fn record_spans() {
@@ -67,7 +64,7 @@ fn phases(profile: &Profile, name: &str) -> [u64; 4] {
 #[test]
 fn a_million_spans_of_eight_threads_in_four_processes_are_all_there_or_counted() {
     own_process!();
-    if std::env::var_os(CHILD).is_some() {
+    if own_process::role().is_some() {
         return record_spans();
     }
     let session = Session::builder()
@@ -76,7 +73,7 @@ fn a_million_spans_of_eight_threads_in_four_processes_are_all_there_or_counted()
         .unwrap();
     let start = |number| {
         session
-            .spawn(&format!("worker {number}"), this_test())
+            .spawn(&format!("worker {number}"), own_process::child("records"))
             .unwrap()
     };
     let mut children: Vec<_> = (0..PROCESSES).map(start).collect();
@@ -100,15 +97,4 @@ fn a_million_spans_of_eight_threads_in_four_processes_are_all_there_or_counted()
         "{lost} entries are lost"
     );
     assert!(starts + ends <= lost, "the others are complete");
-}
-
-/// A command that runs this test as a child.
-fn this_test() -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let name =
-        "many_spans::a_million_spans_of_eight_threads_in_four_processes_are_all_there_or_counted";
-    command
-        .args(["--exact", name, "--nocapture"])
-        .env(CHILD, "1");
-    command
 }

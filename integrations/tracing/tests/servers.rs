@@ -13,13 +13,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use profiler_tracing::{RecordingRules, SpanFlow};
+use recorded_session::{Phase, RunningSession, Seen, Value, dropped, markers, named};
 use test_support::own_process;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument, info, info_span, instrument};
 
-use crate::support::{Phase, RunningSession, Seen, Value, beyond_filters, dropped, markers, named};
+use crate::support::{beyond_filters, start, start_with};
 
 const CLIENTS: u64 = 8;
 const REQUESTS: u64 = 50;
@@ -113,8 +114,7 @@ fn all_spans_of_a_server_under_load_are_recorded_with_their_parents_and_flows() 
     let rules = RecordingRules::default()
         .max_level(LevelFilter::INFO)
         .polls(true);
-    tracing::subscriber::set_global_default(rules.subscriber()).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(rules.subscriber());
     run_server();
     let (all, lost) = (markers(), dropped());
     let requests = CLIENTS * REQUESTS;
@@ -151,7 +151,7 @@ fn all_spans_of_a_server_under_load_are_recorded_with_their_parents_and_flows() 
 /// name `parent`.
 fn assert_parents(all: &[Seen], child: &str, parent: &str, lost: u64) {
     let starts = || all.iter().filter(|seen| seen.phase == Phase::Start);
-    let names: HashMap<u64, &str> = starts().map(|seen| (seen.number(), &*seen.name)).collect();
+    let names: HashMap<u64, &str> = starts().map(|seen| (seen.span(), &*seen.name)).collect();
     let children = starts().filter(|seen| seen.name == child);
     let parents = children.map(|start| match start.field("parent") {
         Some(Value::U64(number)) => names.get(&number).copied(),
@@ -166,8 +166,7 @@ fn assert_parents(all: &[Seen], child: &str, parent: &str, lost: u64) {
 fn the_spans_and_events_of_other_crates_are_recorded_in_their_categories() {
     own_process!();
     let rules = RecordingRules::default().max_level(LevelFilter::TRACE);
-    tracing::subscriber::set_global_default(rules.subscriber()).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(rules.subscriber());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -201,12 +200,12 @@ fn a_server_answers_as_before_when_a_session_starts_and_stops_under_load() {
         let server = scope.spawn(run_server);
         let mut sessions = 0;
         while !server.is_finished() || sessions < 3 {
-            drop(RunningSession::before_subscriber());
+            drop(RunningSession::start());
             sessions += 1;
         }
         server.join().unwrap();
     });
-    let _session = RunningSession::start();
+    let _session = start();
     info_span!("after").in_scope(|| ());
     assert_eq!(named("after").len(), 2);
 }

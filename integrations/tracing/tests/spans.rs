@@ -3,16 +3,16 @@
 use std::thread;
 
 use profiler_core::marker::{MarkerOptions, MarkerStack, add_untyped_marker, category};
+use recorded_session::{Phase, RunningSession, Seen, Value, dropped, markers, named};
 use test_support::own_process;
 use tracing::{Span, debug_span, info, info_span, trace_span};
 
-use crate::support::{Phase, RunningSession, Seen, Value, dropped, markers, named, on_a_thread};
+use crate::support::{on_a_thread, start_with};
 use profiler_tracing::{RecordingRules, subscriber};
 
 /// Starts a session with a subscriber that records, and whose inner subscriber wants nothing.
 fn start() -> RunningSession {
-    tracing::subscriber::set_global_default(subscriber()).unwrap();
-    RunningSession::start()
+    start_with(subscriber())
 }
 
 fn phases(name: &str) -> Vec<Phase> {
@@ -30,7 +30,7 @@ fn a_span_is_a_start_with_its_fields_and_an_end_with_its_number() {
     assert_eq!(seen[0].field("bytes"), Some(Value::U64(70_000)));
     assert_eq!(
         seen[1].fields,
-        [("span".to_owned(), Value::U64(seen[0].number()))]
+        [("span".to_owned(), Value::U64(seen[0].span()))]
     );
     assert_eq!(seen[0].category, "all", "the crate of the test");
     assert!(
@@ -88,7 +88,7 @@ fn a_span_that_ends_on_another_thread_ends_on_the_thread_on_which_it_began() {
         panic!("{:?}", named("moved"))
     };
     assert_eq!((start.phase, end.phase), (Phase::Start, Phase::End));
-    assert_eq!(start.number(), end.number());
+    assert_eq!(start.span(), end.span());
     assert_ne!(start.recorder, end.recorder);
     assert_eq!(end.foreign, Some(start.recorder));
 }
@@ -121,7 +121,7 @@ fn the_span_that_a_thread_is_in_is_its_current_span() {
     let numbers = ["outer", "inner"].map(|name| named(name)[0].clone());
     assert_eq!(
         numbers[1].field("parent"),
-        Some(Value::U64(numbers[0].number()))
+        Some(Value::U64(numbers[0].span()))
     );
     assert_eq!(numbers[0].field("parent"), None);
 }
@@ -138,7 +138,7 @@ fn an_event_has_the_number_of_its_span() {
         .into_iter()
         .filter(|seen| seen.phase == Phase::Instant)
         .collect();
-    assert_eq!(events[0].number(), named("around")[0].number());
+    assert_eq!(events[0].span(), named("around")[0].span());
     assert_eq!(events[0].field("message"), Some("inside".into()));
     assert_eq!(events[0].name, "all::spans", "the target of the event");
     assert_eq!(events[1].field("span"), None);
@@ -153,7 +153,7 @@ fn values_that_are_recorded_later_are_a_marker_of_the_span() {
     let seen = named("late");
     assert_eq!(seen[0].field("status"), None);
     assert_eq!(seen[1].phase, Phase::Instant);
-    assert_eq!(seen[1].number(), seen[0].number());
+    assert_eq!(seen[1].span(), seen[0].span());
     assert_eq!(seen[1].field("status"), Some(Value::I64(404)));
     assert_eq!(seen[1].field("bytes"), None);
 }
@@ -164,14 +164,14 @@ fn explicit_parents_and_followers_are_linked_by_a_flow() {
     let _session = start();
     let parent = info_span!("parent");
     let child = on_a_thread(|| info_span!(parent: &parent, "child"));
-    let numbers = ["parent", "child"].map(|name| named(name)[0].number());
+    let numbers = ["parent", "child"].map(|name| named(name)[0].span());
     let [first, second] = ["parent of", "child of"].map(|name| named(name)[0].clone());
-    assert_eq!([first.number(), second.number()], numbers);
+    assert_eq!([first.span(), second.span()], numbers);
     assert_eq!(first.field("flow"), second.field("flow"));
     assert_eq!(first.foreign, Some(named("parent")[0].recorder));
     child.follows_from(&parent);
-    assert_eq!(named("follows from")[0].number(), numbers[1]);
-    assert_eq!(named("followed by")[0].number(), numbers[0]);
+    assert_eq!(named("follows from")[0].span(), numbers[1]);
+    assert_eq!(named("followed by")[0].span(), numbers[0]);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_stack_shows_the_spans_that_the_thread_is_in() {
     add_untyped_marker("in outer", &category::TEST, options);
     drop(outer);
     add_untyped_marker("in none", &category::TEST, options);
-    let labels = |name: &str| named(name)[0].labels.clone();
+    let labels = |name: &str| named(name)[0].stack.clone();
     assert_eq!(labels("in both"), ["outer", "inner"]);
     assert_eq!(labels("in outer"), ["outer"]);
     assert!(labels("in none").is_empty());
@@ -195,8 +195,7 @@ fn a_stack_shows_the_spans_that_the_thread_is_in() {
 fn polls_are_intervals_if_the_rules_say_so() {
     own_process!();
     let rules = RecordingRules::default().polls(true);
-    tracing::subscriber::set_global_default(rules.subscriber()).unwrap();
-    let _session = RunningSession::start();
+    let _session = start_with(rules.subscriber());
     let span = info_span!("future");
     span.in_scope(|| ());
     on_a_thread(|| span.in_scope(|| ()));
@@ -206,7 +205,7 @@ fn polls_are_intervals_if_the_rules_say_so() {
         .filter(|seen| seen.phase == Phase::Interval)
         .collect();
     assert_eq!(polls.len(), 2);
-    assert!(polls.iter().all(|poll| poll.number() == seen[0].number()));
+    assert!(polls.iter().all(|poll| poll.span() == seen[0].span()));
     assert_ne!(
         polls[0].recorder, polls[1].recorder,
         "each is on its own thread"
@@ -260,11 +259,7 @@ fn a_recursion_deeper_than_the_bound_leaves_no_span_behind() {
         .filter(|seen| seen.field("message").is_some())
         .collect();
     assert_eq!(levels.len(), 2 * 40);
-    assert_eq!(
-        events[0].number(),
-        levels[31].number(),
-        "the innermost kept"
-    );
+    assert_eq!(events[0].span(), levels[31].span(), "the innermost kept");
     assert_eq!(events[1].field("span"), None);
     assert_eq!(dropped(), 0);
 }

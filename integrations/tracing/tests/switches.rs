@@ -1,6 +1,7 @@
 //! Whether the profiler is interested in call sites follows the sessions.
 
 use profiler_tracing::subscriber;
+use recorded_session::{RunningSession, named};
 use test_support::own_process;
 use test_support::patience::until;
 use tracing::level_filters::LevelFilter;
@@ -8,7 +9,7 @@ use tracing::subscriber::{Interest, with_default};
 use tracing::{Event, Metadata, Subscriber, info, span};
 use tracing_subscriber::prelude::*;
 
-use crate::support::{RunningSession, beyond_filters, named};
+use crate::support::{beyond_filters, start};
 
 /// A subscriber that wants nothing, and panics if it gets anything.
 struct Never;
@@ -54,7 +55,7 @@ fn call_sites_are_of_interest_while_a_session_runs() {
     assert!(!is_info_on());
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
     for _ in 0..3 {
-        let session = RunningSession::start();
+        let session = start();
         assert!(until(is_info_on));
         let span = tracing::info_span!("in a session").entered();
         info!("in it");
@@ -71,7 +72,7 @@ fn a_subscriber_that_is_the_default_of_one_thread_is_asked_again() {
     own_process!();
     with_default(subscriber(), || {
         assert!(!is_info_on());
-        let session = RunningSession::start();
+        let session = start();
         assert!(
             until(is_info_on),
             "the profiler's thread has another default"
@@ -85,11 +86,11 @@ fn a_subscriber_that_is_the_default_of_one_thread_is_asked_again() {
 fn a_span_that_is_open_at_a_stop_is_closed_and_left_without_harm() {
     own_process!();
     tracing::subscriber::set_global_default(beyond_filters(Never)).unwrap();
-    let session = RunningSession::start();
+    let session = start();
     let open = tracing::info_span!("open").entered();
     let clone = open.clone();
     drop(session);
-    let _session = RunningSession::start();
+    let _session = start();
     drop(open);
     clone.record("nothing", 1);
     clone.in_scope(|| ());
@@ -100,7 +101,7 @@ fn a_span_that_is_open_at_a_stop_is_closed_and_left_without_harm() {
 /// Whether call sites are of interest during a session, and only then.
 fn assert_followed() {
     assert!(!is_info_on());
-    let session = RunningSession::start();
+    let session = start();
     assert!(until(is_info_on));
     drop(session);
     assert!(until(|| !is_info_on()));
@@ -128,7 +129,7 @@ fn a_layer_in_a_boxed_subscriber_is_asked_again() {
     let layered = tracing_subscriber::registry().with(profiler_tracing::layer());
     let boxed: Box<dyn Subscriber + Send + Sync> = Box::new(layered);
     tracing::subscriber::set_global_default(boxed).unwrap();
-    let session = RunningSession::start();
+    let session = start();
     tracing::info_span!("in a session").in_scope(|| ());
     assert_eq!(named("in a session").len(), 2);
     drop(session);
@@ -147,7 +148,7 @@ fn a_switch_leaves_the_programs_own_subscriber_alone() {
     with_default(wants_all(), || {
         assert!(is_info_on());
         for _ in 0..3 {
-            let session = RunningSession::before_subscriber();
+            let session = RunningSession::start();
             drop(session);
             std::thread::sleep(std::time::Duration::from_millis(50));
             assert!(is_info_on());

@@ -3,7 +3,7 @@
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
-use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
+use profiler_core::internal::profile_spec::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::session::{Features, OverheadBudget, SampleSource, SessionParams};
 use profiler_core::time::{Anchor, MonotonicNs, Timestamp};
 use proptest::prelude::*;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use profiler_core::internal::sys::FileIdentity;
+use profiler_sys::FileIdentity;
 
 use super::{EnvironmentError, text};
 use crate::sys;

@@ -1,6 +1,6 @@
 //! Tests of the environment variable.
 
-use profiler_core::internal::sys::FileIdentity;
+use profiler_sys::FileIdentity;
 use proptest::prelude::*;
 
 use super::*;

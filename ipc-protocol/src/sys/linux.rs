@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use profiler_core::internal::sys::FileIdentity;
+use profiler_sys::FileIdentity;
 
 /// Whether the process has more rights than its parent process (`AT_SECURE`).
 #[allow(unsafe_code)]

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use profiler_core::internal::sys::FileIdentity;
+use profiler_sys::FileIdentity;
 
 /// Unknown; assumed to be false.
 pub(crate) fn has_raised_rights() -> bool {

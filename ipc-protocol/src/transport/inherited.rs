@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::sys::{DescriptorLost, OwnFile};
+use profiler_sys::{DescriptorLost, OwnFile};
 
 use super::accepted::{Accepted, TryAccept, check_hello};
 use super::{

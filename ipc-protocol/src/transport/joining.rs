@@ -39,7 +39,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use profiler_core::ids::UserId;
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 use super::TransportError;
 use crate::codec;

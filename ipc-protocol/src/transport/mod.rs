@@ -33,7 +33,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::codec::{self, Message, ProtocolError};
 use crate::message::{ToChild, ToParent};
-use profiler_core::internal::sys::DescriptorLost;
+use profiler_sys::DescriptorLost;
 
 /// The reason why a send or receive failed. The channel is unusable afterwards, except after
 /// [`TransportError::Protocol`].

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
+use profiler_sys::{DescriptorLost, OwnDescriptor};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::{Agent, AgentError, FILE_NAME, LIBRARY};
+use crate::console::say;
 
 const HEADER: &str = profiler_agent_embed::header!();
 const PKG_CONFIG: &str = profiler_agent_embed::pkg_config!();
@@ -27,7 +28,7 @@ pub(crate) fn run(options: &AgentArgs) -> Result<()> {
     match &options.install {
         Some(prefix) => install(prefix),
         None => {
-            crate::report::say(&Agent::find()?.entry.to_string_lossy());
+            say(&Agent::find()?.entry.to_string_lossy());
             Ok(())
         }
     }
@@ -51,7 +52,7 @@ fn install(prefix: &Path) -> Result<()> {
     for (name, bytes) in files {
         let path = prefix.join(name);
         write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
-        crate::report::say(&path.to_string_lossy());
+        say(&path.to_string_lossy());
     }
     Ok(())
 }

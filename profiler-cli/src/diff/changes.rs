@@ -2,6 +2,8 @@
 //!
 //! Created by [`mod@super::compare`], printed by [`super::table`].
 
+use std::ops::AddAssign;
+
 use serde::Serialize;
 
 use crate::profile::Time;
@@ -24,6 +26,39 @@ pub(super) struct Comparison {
 pub(super) struct Sides<T> {
     pub(super) before: T,
     pub(super) after: T,
+}
+
+impl<T> Sides<T> {
+    /// Another value for that of each side.
+    pub(super) fn map<U>(self, of: impl Fn(T) -> U) -> Sides<U> {
+        Sides {
+            before: of(self.before),
+            after: of(self.after),
+        }
+    }
+
+    /// The values as references.
+    pub(super) const fn as_ref(&self) -> Sides<&T> {
+        Sides {
+            before: &self.before,
+            after: &self.after,
+        }
+    }
+
+    /// Both values of each side.
+    pub(super) fn zip<U>(self, other: Sides<U>) -> Sides<(T, U)> {
+        Sides {
+            before: (self.before, other.before),
+            after: (self.after, other.after),
+        }
+    }
+}
+
+impl<T: AddAssign> AddAssign for Sides<T> {
+    fn add_assign(&mut self, other: Self) {
+        self.before += other.before;
+        self.after += other.after;
+    }
 }
 
 /// The differences between the processes with one name.

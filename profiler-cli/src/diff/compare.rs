@@ -47,13 +47,8 @@ pub(super) fn compare(before: &[Run], after: &[Run], params: ComparisonParams) -
     };
     let runs = before.iter().chain(after);
     let names: BTreeSet<&String> = runs.flat_map(|run| run.processes.keys()).collect();
-    let process = |name: &String| {
-        let sides = Sides {
-            before: Side::of(before, name),
-            after: Side::of(after, name),
-        };
-        comparer.process(name, &sides)
-    };
+    let runs = Sides { before, after };
+    let process = |name: &String| comparer.process(name, &runs.map(|runs| Side::of(runs, name)));
     let mut processes: Vec<ProcessChange> = names.into_iter().map(process).collect();
     for time in [Time::Cpu, Time::Wall] {
         correct(&mut processes, time);
@@ -66,10 +61,7 @@ pub(super) fn compare(before: &[Run], after: &[Run], params: ComparisonParams) -
         files.collect()
     };
     Comparison {
-        files: Sides {
-            before: files(before),
-            after: files(after),
-        },
+        files: runs.map(files),
         noise: match params.blocks {
             1 => "runs",
             _ => "slices of time",
@@ -147,10 +139,7 @@ impl<'r> Side<'r> {
 
 impl<'r> Sides<Side<'r>> {
     fn means(&self, number: impl Fn(&ProcessRun) -> f64) -> Sides<f64> {
-        Sides {
-            before: self.before.mean(&number),
-            after: self.after.mean(&number),
-        }
+        self.as_ref().map(|side| side.mean(&number))
     }
 
     /// The names that occur in any run.
@@ -187,10 +176,7 @@ impl AllTimes {
             let positive = (0..).zip(times).filter(|(_, time)| **time > 0.0);
             positive.map(|(unit, _)| unit).collect()
         };
-        let units = Sides {
-            before: units(&times.before),
-            after: units(&times.after),
-        };
+        let units = times.as_ref().map(units);
         let times = select(times, &units);
         Self { units, times }
     }
@@ -203,14 +189,17 @@ impl AllTimes {
 
 /// The numbers of some units.
 fn select(numbers: &Sides<Vec<f64>>, units: &Sides<Vec<usize>>) -> Sides<Vec<f64>> {
-    let select = |numbers: &Vec<f64>, units: &Vec<usize>| {
+    let numbers = numbers.as_ref().zip(units.as_ref());
+    numbers.map(|(numbers, units)| {
         let numbers = units.iter().filter_map(|unit| numbers.get(*unit));
         numbers.copied().collect()
-    };
-    Sides {
-        before: select(&numbers.before, &units.before),
-        after: select(&numbers.after, &units.after),
-    }
+    })
+}
+
+/// The times of a function with those of all functions, in the same units.
+fn series<'t>(of: &'t Sides<Vec<f64>>, all: &'t Sides<Vec<f64>>) -> Sides<Series<'t>> {
+    let both = of.as_ref().zip(all.as_ref());
+    both.map(|(of, all)| Series { of, all })
 }
 
 impl Comparer {
@@ -301,20 +290,10 @@ impl Comparer {
     }
 
     fn share(&self, of: &Sides<Vec<f64>>, all: &AllTimes) -> ShareChange {
-        let runs = |times: &Vec<f64>| times.len() as f64 / self.blocks as f64;
-        let runs = Sides {
-            before: runs(&of.before),
-            after: runs(&of.after),
-        };
+        let runs = of.as_ref();
+        let runs = runs.map(|times| times.len() as f64 / self.blocks as f64);
         let of = select(of, &all.units);
-        let before = Series {
-            of: &of.before,
-            all: &all.times.before,
-        };
-        let after = Series {
-            of: &of.after,
-            all: &all.times.after,
-        };
+        let Sides { before, after } = series(&of, &all.times);
         let (before_percent, after_percent) = (before.percent(), after.percent());
         let change = after_percent - before_percent;
         let is_tested = self.is_tested(before_percent, after_percent);
@@ -337,19 +316,9 @@ impl Comparer {
     /// Whether the time per run grew by more than noise.
     fn takes_more_time(&self, of: &Sides<Vec<f64>>, runs: Sides<f64>) -> bool {
         // With these times of all functions, a share is a time per run.
-        let even = |of: &Vec<f64>, runs: f64| vec![runs / of.len() as f64; of.len()];
-        let all = Sides {
-            before: even(&of.before, runs.before),
-            after: even(&of.after, runs.after),
-        };
-        let before = Series {
-            of: &of.before,
-            all: &all.before,
-        };
-        let after = Series {
-            of: &of.after,
-            all: &all.after,
-        };
+        let even = |(of, runs): (&Vec<f64>, f64)| vec![runs / of.len() as f64; of.len()];
+        let all = of.as_ref().zip(runs).map(even);
+        let Sides { before, after } = series(of, &all);
         let test = self.resampling.test(before, after);
         test.is_some_and(|test| test.interval.0 > 0.0)
     }
@@ -360,10 +329,8 @@ impl Comparer {
         blocks: impl Fn(&'r ProcessRun) -> &'r [B],
         number: impl Fn(&B) -> f64,
     ) -> Sides<Vec<f64>> {
-        Sides {
-            before: sides.before.units(self.blocks, &blocks, &number),
-            after: sides.after.units(self.blocks, &blocks, &number),
-        }
+        let sides = sides.as_ref();
+        sides.map(|side| side.units(self.blocks, &blocks, &number))
     }
 }
 
@@ -371,14 +338,9 @@ impl Comparer {
 fn markers(sides: &Sides<Side<'_>>) -> Vec<MarkerChange> {
     let names = sides.names(|process| process.markers.names());
     let change = |name: &String| {
-        let times = Sides {
-            before: sides.before.markers(name),
-            after: sides.after.markers(name),
-        };
-        let quantiles = |part| Sides {
-            before: quantile(&times.before.durations_ms, part),
-            after: quantile(&times.after.durations_ms, part),
-        };
+        let times = sides.as_ref().map(|side| side.markers(name));
+        let times = times.as_ref();
+        let quantiles = |part| times.map(|times| quantile(&times.durations_ms, part));
         let of_run = |number: &dyn Fn(&MarkerTimes) -> f64| {
             sides.means(|process| process.markers.get(name).map_or(0.0, number))
         };

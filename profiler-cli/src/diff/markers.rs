@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profiler_parent::internal::reading::{MarkerPhase, NamedMarker, Thread};
+use profiler_reader::{MarkerPhase, NamedMarker, Thread};
 
 /// The markers with one name.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -26,10 +26,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::console::{say, tell};
 use crate::plain::plain;
 use crate::profile::Time;
 use crate::progress::ProgressLine;
-use crate::report::say;
 use crate::signals::end_without_leftovers;
 use changes::{Comparison, Sides};
 use compare::{ComparisonParams, compare};
@@ -162,7 +162,7 @@ fn report_growth(comparison: &Comparison, points: f64) -> bool {
     for (process, function, share) in comparison.grown(points) {
         grew = true;
         let (function, process) = (plain(function), plain(process));
-        crate::report::tell(&format!(
+        tell(&format!(
             "profiler: {function} in {process}: {:.1} % before, {:.1} % after ({:.1} and {:.1} ms)",
             share.before_percent, share.after_percent, share.before_ms, share.after_ms
         ));

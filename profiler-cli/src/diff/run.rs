@@ -3,21 +3,23 @@
 //! Created by [`super::run()`], read by [`mod@super::compare`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::{AddAssign, Mul};
 use std::path::{Path, PathBuf};
 
-use profiler_parent::WorkListener;
-use profiler_parent::internal::reading::{
+use profiler_export::call_tree::CallTree;
+use profiler_files::WorkListener;
+use profiler_reader::{
     CounterLevels, Meta, PartId, ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted,
 };
 
 use super::markers::{MarkersByName, OpenSpans};
 use super::numbered::without_number;
+use crate::process_row::Row;
 use crate::profile::Time;
 use crate::profile::blocks::Blocks;
-use crate::profile::call_tree::CallNode;
+use crate::profile::cost::{Cost, Costs};
 use crate::profile::counts::{self, Head};
-use crate::profile::functions::{Collection, Cost, Costs, Functions};
-use crate::report::Row;
+use crate::profile::functions::{Collection, Functions};
 
 /// The category of counters whose values are bytes of memory.
 const MEMORY: &str = "Memory";
@@ -47,6 +49,24 @@ impl Times {
         match time {
             Time::Cpu => self.cpu,
             Time::Wall => self.wall,
+        }
+    }
+}
+
+impl AddAssign for Times {
+    fn add_assign(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.wall += other.wall;
+    }
+}
+
+impl Mul<f64> for Times {
+    type Output = Self;
+
+    fn mul(self, factor: f64) -> Self {
+        Self {
+            cpu: self.cpu * factor,
+            wall: self.wall * factor,
         }
     }
 }
@@ -81,20 +101,9 @@ pub(super) struct ProcessRun {
 /// The call tree of the processes with one name.
 #[derive(Debug, Default)]
 pub(super) struct RunTree {
-    /// Each node comes after its caller.
-    pub(super) nodes: Vec<RunNode>,
+    pub(super) calls: CallTree<usize, Times>,
     /// The names of the functions, by number.
     pub(super) functions: Vec<String>,
-}
-
-/// A function that was called on a path, and the time in which it was innermost.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RunNode {
-    /// The node of the calling function.
-    pub(super) caller: Option<usize>,
-    /// The number of the function.
-    pub(super) function: usize,
-    pub(super) own: Times,
 }
 
 /// A profile, reduced to the numbers that are compared.
@@ -267,15 +276,9 @@ impl Process {
 
     fn tree(&mut self, units: Units) -> RunTree {
         let (tree, functions) = self.functions.take_tree();
-        let node = |node: CallNode| RunNode {
-            caller: node.caller,
-            function: node.function,
-            own: units.times(node.own),
-        };
-        RunTree {
-            nodes: tree.into_nodes().into_iter().map(node).collect(),
-            functions,
-        }
+        let mut calls = CallTree::default();
+        calls.merge(&tree, |function| function, |cost| units.times(cost));
+        RunTree { calls, functions }
     }
 }
 

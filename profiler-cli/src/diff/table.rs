@@ -7,9 +7,9 @@ use super::changes::{
     Comparison, FunctionChange, MarkerChange, MemoryChange, ProcessChange, ShareChange, Sides,
 };
 use super::numbered::without_number;
+use crate::console::say;
 use crate::plain::plain;
 use crate::profile::Time;
-use crate::report::say;
 
 /// Which rows are shown.
 #[derive(Clone, Copy, Debug)]
@@ -102,14 +102,10 @@ fn print_process(process: &ProcessChange, by: Time, params: TableParams) {
     line("running or waiting, ms", *wall_ms);
     for MemoryChange {
         counter,
-        highest_bytes: Sides { before, after },
+        highest_bytes,
     } in memory
     {
-        let mib = |bytes: f64| bytes / f64::from(1 << 20);
-        let sides = Sides {
-            before: mib(*before),
-            after: mib(*after),
-        };
+        let sides = highest_bytes.map(|bytes| bytes / f64::from(1 << 20));
         line(&format!("{}, sum of peaks, MiB", plain(counter)), sides);
     }
     if *lost != Sides::default() {
@@ -213,10 +209,7 @@ fn say_more(count: usize, top: usize, what: &str) {
 }
 
 fn has_changed(marker: &MarkerChange) -> bool {
-    let number = |sides: Sides<Option<f64>>| Sides {
-        before: sides.before.unwrap_or(0.0),
-        after: sides.after.unwrap_or(0.0),
-    };
+    let number = |sides: Sides<Option<f64>>| sides.map(|number| number.unwrap_or(0.0));
     [
         marker.count,
         number(marker.median_ms),

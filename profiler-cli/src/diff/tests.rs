@@ -1,6 +1,6 @@
 //! Tests of comparisons of profiles with known shares.
 
-use profiler_parent::WorkListener;
+use profiler_files::WorkListener;
 use serde_json::{Value, json};
 
 use super::changes::FunctionChange;

@@ -6,14 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use profiler_parent::fleet::{
+use profiler_fleet::{
     FleetAddress, FleetFilter, FleetQuery, FleetStore, Parameters, PasswordSource, TimeRange,
     UnixMicros, parse_instant,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::report::say;
+use super::table;
+use crate::console::say;
 
 #[derive(Debug, Args)]
 pub(super) struct StoreArgs {
@@ -54,6 +55,34 @@ pub(super) struct RowsArgs {
     /// The number of rows to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(super) top: u32,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct VersionArgs {
+    #[command(flatten)]
+    pub(super) rows: RowsArgs,
+    /// Only this version of the services
+    #[arg(long, value_name = "VERSION")]
+    version: Option<String>,
+}
+
+impl VersionArgs {
+    pub(super) fn filter(&self) -> Result<FleetFilter> {
+        self.rows.filter(self.version.as_deref())
+    }
+
+    /// Asks for rows, and prints them as [`RowsArgs::print`] does.
+    pub(super) fn show<R: DeserializeOwned + Serialize, const N: usize>(
+        &self,
+        query: FleetQuery,
+        key: &str,
+        heads: [&str; N],
+        cells: impl Fn(&R) -> [String; N],
+    ) -> Result<()> {
+        let parameters = self.filter()?.parameters(u64::from(self.rows.top));
+        let rows: Vec<R> = self.rows.ask(query, &parameters)?;
+        self.rows.print(key, &rows, heads, cells)
+    }
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -107,6 +136,24 @@ impl RowsArgs {
         let store = self.store()?;
         store.ask(query, parameters, |row| rows.push(row))?;
         Ok(rows)
+    }
+}
+
+impl RowsArgs {
+    /// Prints rows as a table, or as the member `key` of a JSON object.
+    pub(super) fn print<R: Serialize, const N: usize>(
+        &self,
+        key: &str,
+        rows: &[R],
+        heads: [&str; N],
+        cells: impl Fn(&R) -> [String; N],
+    ) -> Result<()> {
+        if self.json {
+            return print_json(key, rows);
+        }
+        let rows: Vec<_> = rows.iter().map(cells).collect();
+        table::print(heads, &rows);
+        Ok(())
     }
 }
 

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::export::{Engine, FleetSchema};
+use profiler_export::{Engine, FleetSchema};
 
-use crate::report::say;
+use crate::console::say;
 
 /// Prints the statements that create the tables of a store
 ///

@@ -2,13 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
-use super::asked::{RowsArgs, print_json};
-use super::table;
+use super::asked::RowsArgs;
+use crate::console::tell;
 use crate::plain::plain;
-use crate::report::tell;
 
 /// Compares the shares of processor time of functions in two releases
 ///
@@ -46,13 +45,10 @@ pub(crate) fn run(options: &DiffArgs) -> Result<()> {
         .text("before", &options.before)
         .text("after", &options.after);
     let rows: Vec<ChangeRow> = options.rows.ask(FleetQuery::Diff, &parameters)?;
-    if options.rows.json {
-        return print_json("functions", &rows);
-    }
     let share = |part: f64| format!("{:.2}", 100.0 * part);
     let points = |before: f64, after: f64| format!("{:+.2}", 100.0 * (after - before));
     let cells = |row: &ChangeRow| {
-        vec![
+        [
             share(row.self_before),
             share(row.self_after),
             points(row.self_before, row.self_after),
@@ -67,8 +63,10 @@ pub(crate) fn run(options: &DiffArgs) -> Result<()> {
     let heads = [
         "self %", "after", "change", "total %", "after", "change", "samples", "after", "function",
     ];
-    let shown: Vec<_> = rows.iter().map(cells).collect();
-    table::print(&heads, &shown);
+    options.rows.print("functions", &rows, heads, cells)?;
+    if options.rows.json {
+        return Ok(());
+    }
     let has_none = |samples: fn(&ChangeRow) -> u64| rows.iter().all(|row| samples(row) == 0);
     for (version, has_none) in [
         (&options.before, has_none(|row| row.samples_before)),

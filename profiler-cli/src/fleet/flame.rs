@@ -1,16 +1,17 @@
 //! `profiler fleet flame`: the flame graph of a fleet, as text or as a file for a viewer.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use profiler_parent::fleet::{FleetFlame, FleetStack, StackTime};
+use profiler_export::call_tree::{CallId, CallTree};
+use profiler_fleet::{FleetFlame, FleetStack, StackTime};
 
-use super::asked::{RowsArgs, print_json};
+use super::asked::{VersionArgs, print_json};
 use super::table::{ms, percent};
+use crate::console::{say, tell};
 use crate::plain::plain;
-use crate::report::{say, tell};
 
 /// The most stacks that are asked for.
 const MOST_STACKS: usize = 200_000;
@@ -26,10 +27,7 @@ const DEEPEST: usize = 60;
 #[derive(Debug, Args)]
 pub(crate) struct FlameArgs {
     #[command(flatten)]
-    rows: RowsArgs,
-    /// Only this version of the services
-    #[arg(long, value_name = "VERSION")]
-    version: Option<String>,
+    version: VersionArgs,
     /// The time that counts
     #[arg(long, value_enum, value_name = "TIME", default_value_t = By::Cpu)]
     by: By,
@@ -57,8 +55,9 @@ impl By {
 }
 
 pub(crate) fn run(options: &FlameArgs) -> Result<()> {
-    let filter = options.rows.filter(options.version.as_deref())?;
-    let flame = FleetFlame::ask(&options.rows.store()?, &filter, MOST_STACKS)?;
+    let VersionArgs { rows, .. } = &options.version;
+    let filter = options.version.filter()?;
+    let flame = FleetFlame::ask(&rows.store()?, &filter, MOST_STACKS)?;
     if flame.is_cut {
         tell(&format!(
             "profiler: the answer has only the {MOST_STACKS} largest stacks"
@@ -69,7 +68,7 @@ pub(crate) fn run(options: &FlameArgs) -> Result<()> {
         let bytes = flame.write(output, name, options.by.time())?;
         say(&format!("{} stacks", flame.stacks.len()));
         say(&format!("wrote {} ({bytes} bytes)", output.display()));
-    } else if options.rows.json {
+    } else if rows.json {
         print_json("stacks", &flame.stacks)?;
     } else {
         tree(&flame.stacks, options.by.time())
@@ -79,47 +78,65 @@ pub(crate) fn run(options: &FlameArgs) -> Result<()> {
     Ok(())
 }
 
-/// A function that was called by the same callers.
-#[derive(Debug, Default)]
-struct Callee<'s> {
-    us: u64,
-    callees: BTreeMap<&'s str, Callee<'s>>,
-}
-
 /// The lines of the call tree: the largest callees first.
 fn tree(stacks: &[FleetStack], time: StackTime) -> Vec<String> {
-    let mut root = Callee::default();
+    let mut all = 0_u128;
+    let mut calls = CallTree::default();
     for stack in stacks {
-        let us = stack.us(time);
-        let mut at = &mut root;
-        at.us = at.us.saturating_add(us);
-        for name in stack.path.iter().take(DEEPEST) {
-            at = at.callees.entry(name).or_default();
-            at.us = at.us.saturating_add(us);
-        }
+        let us = u128::from(stack.us(time));
+        all += us;
+        let path = stack.path.iter().take(DEEPEST).map(String::as_str);
+        calls.add(path, us);
     }
+    let shown = ShownTree {
+        totals: calls.totals().into_iter().map(narrow).collect(),
+        all: narrow(all),
+        calls,
+    };
     let mut lines = vec![format!("{:>12}  {:>5}  function", "ms", "%")];
-    add_lines(&root, root.us, 0, &mut lines);
+    let outermost = shown
+        .calls
+        .nodes()
+        .filter(|(_, node)| node.caller.is_none());
+    shown.add_lines(&mut outermost.map(|(id, _)| id), 0, &mut lines);
     lines
 }
 
-fn add_lines(of: &Callee<'_>, all: u64, depth: usize, lines: &mut Vec<String>) {
-    let smallest = u128::from(all) * u128::from(SMALLEST);
-    let is_shown = |callee: &&Callee<'_>| u128::from(callee.us) * 1000 >= smallest;
-    let mut callees: Vec<_> = of
-        .callees
-        .iter()
-        .filter(|(_, callee)| is_shown(callee))
-        .collect();
-    callees.sort_by_key(|(name, callee)| (std::cmp::Reverse(callee.us), **name));
-    for (name, callee) in callees.into_iter().filter(|(_, callee)| callee.us > 0) {
-        let (time, share) = (ms(callee.us), percent(callee.us, all));
-        lines.push(format!(
-            "{time:>12}  {share:>5}  {:depth$}{}",
-            "",
-            plain(name)
-        ));
-        add_lines(callee, all, depth + 1, lines);
+fn narrow(us: u128) -> u64 {
+    u64::try_from(us).unwrap_or(u64::MAX)
+}
+
+/// A call tree, whose times are microseconds.
+struct ShownTree<'s> {
+    calls: CallTree<&'s str, u128>,
+    /// The time of each node with all callees.
+    totals: Vec<u64>,
+    /// The time of all stacks.
+    all: u64,
+}
+
+impl ShownTree<'_> {
+    /// Adds the lines of callees of one caller.
+    fn add_lines(
+        &self,
+        callees: &mut dyn Iterator<Item = CallId>,
+        depth: usize,
+        lines: &mut Vec<String>,
+    ) {
+        let smallest = u128::from(self.all) * u128::from(SMALLEST);
+        let is_shown = |us: u64| us > 0 && u128::from(us) * 1000 >= smallest;
+        let callee = |id: CallId| {
+            let us = self.totals.get(id.index()).copied()?;
+            is_shown(us).then_some((us, self.calls.node(id)?))
+        };
+        let mut callees: Vec<_> = callees.filter_map(callee).collect();
+        callees.sort_by_key(|(us, node)| (Reverse(*us), node.func));
+        for (us, node) in callees {
+            let (time, share) = (ms(us), percent(us, self.all));
+            let name = plain(node.func);
+            lines.push(format!("{time:>12}  {share:>5}  {:depth$}{name}", ""));
+            self.add_lines(&mut self.calls.callees(node), depth + 1, lines);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod table;
 mod top;
 
 use anyhow::Result;
+use asked::VersionArgs;
 use clap::{Args, Subcommand};
 
 /// Asks a ClickHouse with the profiles of many hosts
@@ -30,11 +31,21 @@ pub(crate) struct FleetArgs {
 enum FleetCommand {
     Ddl(ddl::DdlArgs),
     Flame(flame::FlameArgs),
-    Top(top::TopArgs),
+    /// Shows the functions of a fleet with the most processor time
+    Top(VersionArgs),
     Diff(diff::DiffArgs),
-    Groups(slow::GroupsArgs),
-    Spans(slow::SpansArgs),
-    OpenSpans(open_spans::OpenSpansArgs),
+    /// Shows the slowest performance groups of each host and version
+    Groups(VersionArgs),
+    /// Shows the kinds of spans with the most time
+    ///
+    /// The range of time selects spans by their end. A span may have begun up to a day before the
+    /// range, and may have its start and its end in different batches.
+    Spans(VersionArgs),
+    /// Shows the spans that were open when their process ended
+    ///
+    /// The range of time selects processes by their end. A span may have begun up to a day before
+    /// the range.
+    OpenSpans(VersionArgs),
 }
 
 pub(crate) fn run(options: &FleetArgs) -> Result<()> {

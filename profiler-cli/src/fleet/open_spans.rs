@@ -1,25 +1,10 @@
 //! `profiler fleet open-spans`: the spans that were open when their process ended.
 
 use anyhow::Result;
-use clap::Args;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
-use super::asked::{RowsArgs, print_json};
-use super::table;
-
-/// Shows the spans that were open when their process ended
-///
-/// The range of time selects processes by their end. A span may have begun up to a day before the
-/// range.
-#[derive(Debug, Args)]
-pub(crate) struct OpenSpansArgs {
-    #[command(flatten)]
-    rows: RowsArgs,
-    /// Only this version of the services
-    #[arg(long, value_name = "VERSION")]
-    version: Option<String>,
-}
+use super::asked::VersionArgs;
 
 #[derive(Debug, Deserialize, Serialize)]
 struct OpenSpanRow {
@@ -39,19 +24,14 @@ struct OpenSpanRow {
     values: Vec<String>,
 }
 
-pub(crate) fn run(options: &OpenSpansArgs) -> Result<()> {
-    let filter = options.rows.filter(options.version.as_deref())?;
-    let parameters = filter.parameters(u64::from(options.rows.top));
-    let rows: Vec<OpenSpanRow> = options.rows.ask(FleetQuery::OpenSpans, &parameters)?;
-    if options.rows.json {
-        return print_json("open_spans", &rows);
-    }
+pub(super) fn run(options: &VersionArgs) -> Result<()> {
+    let heads = ["host", "process", "thread", "open ms", "span"];
     let cells = |row: &OpenSpanRow| {
         let fields = row.keys.iter().zip(&row.values);
         let fields: String = fields
             .map(|(key, value)| format!("  {key}={value}"))
             .collect();
-        vec![
+        [
             row.host.clone(),
             format!("{} {}", row.process_name, row.pid),
             row.span_thread.clone(),
@@ -59,7 +39,5 @@ pub(crate) fn run(options: &OpenSpansArgs) -> Result<()> {
             format!("{}{fields}", row.span_name),
         ]
     };
-    let rows: Vec<_> = rows.iter().map(cells).collect();
-    table::print(&["host", "process", "thread", "open ms", "span"], &rows);
-    Ok(())
+    options.show(FleetQuery::OpenSpans, "open_spans", heads, cells)
 }

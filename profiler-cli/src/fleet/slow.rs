@@ -1,35 +1,10 @@
 //! `profiler fleet groups` and `profiler fleet spans`: the slowest performance groups and spans.
 
 use anyhow::Result;
-use clap::Args;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
-use super::asked::{RowsArgs, print_json};
-use super::table;
-
-/// Shows the slowest performance groups of each host and version
-#[derive(Debug, Args)]
-pub(crate) struct GroupsArgs {
-    #[command(flatten)]
-    rows: RowsArgs,
-    /// Only this version of the services
-    #[arg(long, value_name = "VERSION")]
-    version: Option<String>,
-}
-
-/// Shows the kinds of spans with the most time
-///
-/// The range of time selects spans by their end. A span may have begun up to a day before the
-/// range, and may have its start and its end in different batches.
-#[derive(Debug, Args)]
-pub(crate) struct SpansArgs {
-    #[command(flatten)]
-    rows: RowsArgs,
-    /// Only this version of the services
-    #[arg(long, value_name = "VERSION")]
-    version: Option<String>,
-}
+use super::asked::VersionArgs;
 
 #[derive(Debug, Deserialize, Serialize)]
 struct GroupRow {
@@ -59,15 +34,10 @@ fn ms(ns: f64) -> String {
     format!("{:.3}", ns / 1e6)
 }
 
-pub(super) fn run_groups(options: &GroupsArgs) -> Result<()> {
-    let filter = options.rows.filter(options.version.as_deref())?;
-    let parameters = filter.parameters(u64::from(options.rows.top));
-    let rows: Vec<GroupRow> = options.rows.ask(FleetQuery::Groups, &parameters)?;
-    if options.rows.json {
-        return print_json("groups", &rows);
-    }
-    let cells = |row: &GroupRow| {
-        vec![
+pub(super) fn run_groups(options: &VersionArgs) -> Result<()> {
+    let heads = ["host", "version", "ms per run", "runs", "ms", "group"];
+    options.show(FleetQuery::Groups, "groups", heads, |row: &GroupRow| {
+        [
             row.host.clone(),
             row.version.clone(),
             ms(row.ns_per_run),
@@ -75,32 +45,18 @@ pub(super) fn run_groups(options: &GroupsArgs) -> Result<()> {
             ms(row.all_time_ns as f64),
             row.group_name.clone(),
         ]
-    };
-    let rows: Vec<_> = rows.iter().map(cells).collect();
-    table::print(
-        &["host", "version", "ms per run", "runs", "ms", "group"],
-        &rows,
-    );
-    Ok(())
+    })
 }
 
-pub(super) fn run_spans(options: &SpansArgs) -> Result<()> {
-    let filter = options.rows.filter(options.version.as_deref())?;
-    let parameters = filter.parameters(u64::from(options.rows.top));
-    let rows: Vec<SpanRow> = options.rows.ask(FleetQuery::Spans, &parameters)?;
-    if options.rows.json {
-        return print_json("spans", &rows);
-    }
-    let cells = |row: &SpanRow| {
-        vec![
+pub(super) fn run_spans(options: &VersionArgs) -> Result<()> {
+    let heads = ["spans", "ms", "p99 ms", "longest ms", "span"];
+    options.show(FleetQuery::Spans, "spans", heads, |row: &SpanRow| {
+        [
             row.spans.to_string(),
             ms(row.time_ns as f64),
             ms(row.p99_ns),
             ms(row.longest_ns as f64),
             row.span_name.clone(),
         ]
-    };
-    let rows: Vec<_> = rows.iter().map(cells).collect();
-    table::print(&["spans", "ms", "p99 ms", "longest ms", "span"], &rows);
-    Ok(())
+    })
 }

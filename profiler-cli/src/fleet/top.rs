@@ -1,22 +1,11 @@
 //! `profiler fleet top`: the functions with the most time of their own.
 
 use anyhow::Result;
-use clap::Args;
-use profiler_parent::fleet::{FleetQuery, count};
+use profiler_fleet::{FleetQuery, count};
 use serde::{Deserialize, Serialize};
 
-use super::asked::{RowsArgs, print_json};
-use super::table::{self, ms, percent};
-
-/// Shows the functions of a fleet with the most processor time
-#[derive(Debug, Args)]
-pub(crate) struct TopArgs {
-    #[command(flatten)]
-    rows: RowsArgs,
-    /// Only this version of the services
-    #[arg(long, value_name = "VERSION")]
-    version: Option<String>,
-}
+use super::asked::VersionArgs;
+use super::table::{ms, percent};
 
 #[derive(Debug, Deserialize, Serialize)]
 struct FunctionRow {
@@ -33,18 +22,16 @@ struct FunctionRow {
     in_samples: u64,
 }
 
-pub(crate) fn run(options: &TopArgs) -> Result<()> {
-    let filter = options.rows.filter(options.version.as_deref())?;
+pub(super) fn run(options: &VersionArgs) -> Result<()> {
     // The first row is the sum.
-    let parameters = filter.parameters(u64::from(options.rows.top) + 1);
+    let count = u64::from(options.rows.top) + 1;
+    let parameters = options.filter()?.parameters(count);
     let rows: Vec<FunctionRow> = options.rows.ask(FleetQuery::Top, &parameters)?;
-    if options.rows.json {
-        return print_json("functions", &rows);
-    }
     let is_sum = |row: &&FunctionRow| row.function == "(all)";
     let all = rows.iter().find(is_sum).map_or(0, |row| row.total_cpu_us);
-    let cells = |row: &FunctionRow| {
-        vec![
+    let heads = ["self ms", "%", "total ms", "%", "samples", "function"];
+    options.rows.print("functions", &rows, heads, |row| {
+        [
             ms(row.self_cpu_us),
             percent(row.self_cpu_us, all),
             ms(row.total_cpu_us),
@@ -52,11 +39,5 @@ pub(crate) fn run(options: &TopArgs) -> Result<()> {
             row.in_samples.to_string(),
             row.function.clone(),
         ]
-    };
-    let rows: Vec<_> = rows.iter().map(cells).collect();
-    table::print(
-        &["self ms", "%", "total ms", "%", "samples", "function"],
-        &rows,
-    );
-    Ok(())
+    })
 }

@@ -5,7 +5,7 @@
 //! be in a single block, and all shares of the wall time would seem to vary. Invariant: the parts
 //! of a sample add up to its cost.
 
-use super::functions::Cost;
+use super::cost::Cost;
 
 /// Limit on the length of a divided sample, and on its distance from the session's start: 31,000
 /// years.

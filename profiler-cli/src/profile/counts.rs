@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use profiler_parent::internal::reading::{
+use profiler_reader::{
     EntryTotals, GatheredProcess, Logs, Part, PartId, ProfilingLog, RawThread, Survey, Thread,
     system_pid,
 };
 
-use crate::report::Row;
+use crate::process_row::Row;
 
 /// A thread's data about its process.
 #[derive(Debug)]

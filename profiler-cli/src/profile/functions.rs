@@ -11,71 +11,17 @@
 //! slice of time, such as a long wait, is divided among the slices.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{AddAssign, Mul};
 
-use profiler_parent::internal::reading::{self, NodeId, RawThread, Tables, Thread, WeightType};
+use profiler_export::call_tree::CallTree;
+use profiler_reader as reading;
+use profiler_reader::{NodeId, RawThread, Tables, Thread, WeightType};
 
 use super::blocks::Blocks;
-use super::call_tree::CallTree;
+use super::cost::{Cost, Costs};
 
 /// Columns of the samples.
 const CPU: usize = 3;
 const WEIGHT: usize = 4;
-
-/// The cost of samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Cost {
-    pub(crate) samples: f64,
-    /// The number of samples with a duration of their own.
-    pub(crate) timed: f64,
-    /// The sum of these durations in milliseconds.
-    pub(crate) timed_ms: f64,
-    /// Processor time, in the profile's unit.
-    pub(crate) cpu: f64,
-}
-
-impl Cost {
-    /// Wall time in milliseconds; a sample without a duration lasts one interval.
-    pub(crate) fn wall_ms(&self, interval_ms: f64) -> f64 {
-        (self.samples - self.timed) * interval_ms + self.timed_ms
-    }
-}
-
-impl AddAssign for Cost {
-    fn add_assign(&mut self, other: Self) {
-        self.samples += other.samples;
-        self.timed += other.timed;
-        self.timed_ms += other.timed_ms;
-        self.cpu += other.cpu;
-    }
-}
-
-impl Mul<f64> for Cost {
-    type Output = Self;
-
-    fn mul(self, factor: f64) -> Self {
-        Self {
-            samples: self.samples * factor,
-            timed: self.timed * factor,
-            timed_ms: self.timed_ms * factor,
-            cpu: self.cpu * factor,
-        }
-    }
-}
-
-/// A function's own cost, and that of all samples in which it appears.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Costs {
-    pub(crate) own: Cost,
-    pub(crate) total: Cost,
-}
-
-impl AddAssign for Costs {
-    fn add_assign(&mut self, other: Self) {
-        self.own += other.own;
-        self.total += other.total;
-    }
-}
 
 /// A function and its library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -213,7 +159,7 @@ pub(crate) struct Functions {
     all: Vec<Cost>,
     /// The costs of the stacks in the tables that threads share.
     shared: StackCosts,
-    tree: CallTree,
+    tree: CallTree<usize, Cost>,
 }
 
 impl Functions {
@@ -330,7 +276,7 @@ impl Functions {
     }
 
     /// Takes the call tree, and the names of its functions by number. Empty unless it is collected.
-    pub(crate) fn take_tree(&mut self) -> (CallTree, Vec<String>) {
+    pub(crate) fn take_tree(&mut self) -> (CallTree<usize, Cost>, Vec<String>) {
         let mut names = vec![String::new(); self.numbers.len()];
         for (function, number) in &self.numbers {
             if let Some(name) = names.get_mut(*number).filter(|_| self.collection.with_tree) {
@@ -355,11 +301,4 @@ impl Functions {
             has_cost.then(|| (function, costs.to_vec()))
         })
     }
-}
-
-/// The sum of costs.
-pub(crate) fn sum<C: AddAssign + Default + Copy>(costs: &[C]) -> C {
-    let mut sum = C::default();
-    costs.iter().for_each(|cost| sum += *cost);
-    sum
 }

@@ -1,25 +1,25 @@
 //! The content of a profile for `profiler info`: its processes, and the functions that take the
 //! most time. `profiler diff` uses [`counts`] and [`functions`], too.
 //!
-//! [`profiler_parent::internal::reading`] reads the profile as a stream, in either format. One
+//! [`profiler_reader`] reads the profile as a stream, in either format. One
 //! thread is held at a time; only the costs of its functions are kept.
 
 pub(crate) mod blocks;
-pub(crate) mod call_tree;
+pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod functions;
 
 use std::path::Path;
 
-use profiler_parent::WorkListener;
-use profiler_parent::internal::reading::{
-    self, Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink,
-};
+use profiler_files::WorkListener;
+use profiler_reader as reading;
+use profiler_reader::{Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink};
 
 use crate::report::{Report, Samples, TopFunction};
 use blocks::Blocks;
+use cost::{Cost, Costs, sum};
 use counts::Head;
-use functions::{Collection, Cost, Costs, Function, Functions, sum};
+use functions::{Collection, Function, Functions};
 
 /// The time by which functions are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

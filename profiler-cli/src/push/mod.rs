@@ -1,9 +1,10 @@
 //! `profiler push FILE… --to ADDRESS`: sends profiles, or the batches in a spool, to engines.
 //!
-//! `options` has the options that it shares with `profiler record`; `pushed_before` finds profiles
-//! that were partly pushed during the recording.
+//! `options` has the options that it shares with `profiler record`; `outcome` says what was pushed;
+//! `pushed_before` finds profiles that were partly pushed during the recording.
 
 mod options;
+mod outcome;
 mod pushed_before;
 
 use std::fs::File;
@@ -12,16 +13,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use profiler_parent::push::{
-    DestinationReport, OtherDestinations, PushReport, push_files, push_spool,
-};
-use profiler_parent::view::check;
+use profiler_push::{OtherDestinations, push_files, push_spool};
+use profiler_view::check;
 
-use crate::plain::plain;
-use crate::record::units;
-use crate::report::{say, tell};
+use crate::console::{say, tell};
+use crate::units;
 use options::IdentityArgs;
 pub(crate) use options::RecordPushArgs;
+use outcome::{is_complete, is_empty, sentence, tell_left};
 use pushed_before::refuse_second_push;
 
 /// Sends profiles to engines that store and show them: OpenTelemetry collectors, Pyroscope, Parca,
@@ -106,119 +105,4 @@ pub(crate) fn run(options: &PushArgs) -> Result<bool> {
         tell("profiler: the spool has no batches for these addresses");
     }
     Ok(is_complete(&report))
-}
-
-/// Says what stays in a spool and does not belong to a destination.
-fn tell_left(report: &PushReport) {
-    let PushReport {
-        used_directories,
-        further_directories,
-        unreadable_directories,
-        kept_batches,
-        ..
-    } = report;
-    if *kept_batches > 0 {
-        tell(&format!(
-            "profiler: {kept_batches} batches stay in the spool for other engines of the recording \
-             (--replace removes such batches)"
-        ));
-    }
-    if *used_directories > 0 {
-        tell(&format!(
-            "profiler: {used_directories} directories of the spool are in use"
-        ));
-    }
-    if *further_directories > 0 {
-        tell(&format!(
-            "profiler: {further_directories} more directories are in the spool; run the command again"
-        ));
-    }
-    if *unreadable_directories > 0 {
-        tell(&format!(
-            "profiler: {unreadable_directories} directories of the spool cannot be read"
-        ));
-    }
-}
-
-/// Says on standard error what was pushed.
-fn tell_report(report: &PushReport) {
-    for destination in &report.destinations {
-        tell(&format!("profiler: {}", sentence(destination)));
-    }
-    if report.missed_entries > 0 {
-        let missed = report.missed_entries;
-        tell(&format!(
-            "profiler: {missed} entries were evicted before they could be pushed"
-        ));
-    }
-    if let Some(error) = &report.capture_error {
-        let failed = report.failed_captures;
-        tell(&format!(
-            "profiler: {failed} batches could not be written: {}",
-            plain(error)
-        ));
-    }
-}
-
-/// Whether the spool has no batches for the destinations.
-fn is_empty(report: &PushReport) -> bool {
-    let mut destinations = report.destinations.iter();
-    report.used_directories + report.kept_batches == 0
-        && is_complete(report)
-        && destinations.all(|destination| destination.sent.batches == 0)
-}
-
-fn is_complete(report: &PushReport) -> bool {
-    let mut destinations = report.destinations.iter();
-    report.further_directories + report.unreadable_directories == 0
-        && destinations.all(|destination| {
-            let left_out = destination.lost.batches + destination.rejected.batches;
-            left_out + destination.waiting_batches == 0
-        })
-}
-
-/// What a destination has got, in a sentence.
-fn sentence(destination: &DestinationReport) -> String {
-    let DestinationReport {
-        address,
-        sent,
-        lost,
-        rejected,
-        waiting_batches,
-        requests,
-        sent_bytes,
-        error,
-        without_profiles,
-        ..
-    } = destination;
-    let number = |count: u64, one: &str, more: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {more}"),
-    };
-    let mut parts = vec![format!(
-        "pushed {} in {} ({sent_bytes} bytes) to {address}",
-        number(sent.batches, "batch", "batches"),
-        number(*requests, "request", "requests"),
-    )];
-    let counts = [
-        (rejected.batches, "refused"),
-        (lost.batches, "lost: the spool was full"),
-        (*waiting_batches, "not sent"),
-    ];
-    for (batches, what) in counts {
-        if batches > 0 {
-            parts.push(format!("{batches} {what}"));
-        }
-    }
-    match error {
-        Some(error) if parts.len() > 1 => parts.push(plain(error)),
-        None if *waiting_batches > 0 && *requests == 0 => {
-            parts.push("no request had an answer".to_owned());
-        }
-        _ => {}
-    }
-    if let Some(why) = without_profiles {
-        parts.push(format!("it does not take profiles ({})", plain(why)));
-    }
-    parts.join("; ")
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use profiler_parent::ByteLimit;
-use profiler_parent::core::internal::sys::spawn_quiet;
-use profiler_parent::push::{PushDestination, PushOptions, PushReport, Pusher, Secret};
+use profiler_push::{PushDestination, PushOptions, PushReport, Pusher, Secret};
+use profiler_sys::spawn_quiet;
 
-use super::tell_report;
-use crate::record::units;
-use crate::report::tell;
+use super::outcome::tell_report;
+use crate::console::tell;
+use crate::units;
 
 /// The identity of the data, and the credentials of requests.
 #[derive(Debug, Args)]

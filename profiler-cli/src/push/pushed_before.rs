@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use profiler_parent::internal::reading::{ProfileReader, PushedLog, Wanted};
-use profiler_parent::push::PushDestination;
+use profiler_push::PushDestination;
+use profiler_reader::{ProfileReader, PushedLog, Wanted};
 
 use crate::plain::plain;
 

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use profiler_parent::Session;
-use profiler_parent::prometheus::{MetricsServer, MetricsToken};
+use profiler_prometheus::{MetricsServer, MetricsToken};
 
-use super::units;
+use crate::console::tell;
 use crate::plain::plain;
-use crate::report::tell;
+use crate::units;
 
 /// The options about metrics.
 #[derive(Debug, Args)]
@@ -37,11 +37,11 @@ impl MetricsArgs {
             return Ok(None);
         };
         let Some(file) = &self.token_file else {
-            let server = session.serve_metrics(address)?;
+            let server = MetricsServer::start(&session, address)?;
             tell(&format!("profiler: metrics at {}", server.secret_url()));
             return Ok(Some(server));
         };
-        let server = session.serve_metrics_with(address, MetricsToken::of_file(file)?)?;
+        let server = MetricsServer::start_with(&session, address, MetricsToken::of_file(file)?)?;
         tell(&format!(
             "profiler: metrics at http://{}/metrics, for clients with the token in {}",
             server.address(),

@@ -12,7 +12,6 @@ mod nested;
 mod outcome;
 mod progress;
 mod stop;
-pub(crate) mod units;
 mod unprofiled;
 
 use std::ffi::OsString;
@@ -23,18 +22,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
+use profiler_files::output::ProfileFile;
 use profiler_parent::ByteLimit;
+use profiler_parent::LiveOptions;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
-use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
+use profiler_prometheus::on_live_page;
 
 use crate::agent::Agent;
+use crate::console::tell;
+use crate::output_name::free_name;
 use crate::plain::plain;
 use crate::progress::{ProgressLine, with_progress};
 use crate::push::RecordPushArgs;
-use crate::report::tell;
 use crate::signals::Signals;
+use crate::units;
 use choices::{Format, Source};
 use stop::Stopping;
 
@@ -130,14 +133,17 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let target = options
         .output
         .clone()
-        .unwrap_or_else(|| crate::report::free_name("profile"));
+        .unwrap_or_else(|| free_name("profile"));
     drop(ProfileFile::create(&target)?); // fail now, not after an hour of recording
     let session = options.build().start()?;
     // The tracks show the time of groups, and no other measurement of them.
     let _measured = options.groups.then(|| session.monitor(Probes::JANK));
     let live = options
         .live
-        .map(|address| session.serve_live(address))
+        .map(|address| {
+            let options = on_live_page(&session, LiveOptions::default());
+            session.serve_live_with(address, options)
+        })
         .transpose()?;
     if let Some(live) = &live {
         tell(&format!("profiler: live at {}", live.url()));
@@ -150,7 +156,9 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     }
     let metrics = options.metrics.serve(&session)?;
     let pusher = options.push.options(&options.shown_name())?;
-    let pusher = pusher.map(|push| session.push_to(&push)).transpose()?;
+    let pusher = pusher
+        .map(|push| profiler_push::Pusher::start(&session, &push))
+        .transpose()?;
     let signals = Signals::catch()?;
     let agent = options.agent();
     let mut command = options.command();
@@ -186,7 +194,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let target = options
         .output
         .clone()
-        .unwrap_or_else(|| crate::report::free_name("profile"));
+        .unwrap_or_else(|| free_name("profile"));
     drop((live, metrics));
     let line = ProgressLine::new();
     let report = options.capture(&session, &target, &line)?;

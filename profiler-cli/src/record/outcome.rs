@@ -5,8 +5,8 @@ use std::time::Duration;
 use profiler_parent::core::ids::ProcessId;
 use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict};
 
+use crate::console::tell;
 use crate::plain::plain;
-use crate::report::tell;
 
 /// A program that ran for a shorter time may have ended before the agent recorded it.
 const BRIEF: Duration = Duration::from_millis(200);

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use profiler_parent::ChildSignals;
-use profiler_parent::core::internal::sys::spawn_quiet;
-use profiler_parent::push::PushCanceller;
+use profiler_push::PushCanceller;
+use profiler_sys::spawn_quiet;
 
-use crate::report::tell;
+use crate::console::tell;
 use crate::signals::{Caught, Signals};
 
 /// The time in which a program may end before the signal is passed on to it. It may have received

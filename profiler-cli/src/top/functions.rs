@@ -5,7 +5,8 @@
 
 use serde::Deserialize;
 
-use super::text::{self, Line, aligned, cut, percent, time};
+use super::text::{self, Line, cut, percent, time};
+use crate::columns::{Side, aligned};
 
 /// The longest shown name of a function, in characters.
 const NAME: usize = 80;
@@ -183,7 +184,7 @@ impl FunctionsAnswer {
         let head = [
             "SELF%", "SELF", "TOTAL%", "TOTAL", "CHANGE", "LIBRARY", "FUNCTION",
         ];
-        aligned(head, rows.collect())
+        aligned(Side::Left, head, rows)
     }
 
     /// The change of the own time to the window before, in percent of a processor.

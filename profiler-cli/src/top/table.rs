@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::text::{self, Line, NAME, aligned, bytes, cut, none, time};
+use super::text::{self, Line, NAME, bytes, cut, none, time};
+use crate::columns::{Side, aligned};
 use crate::plain::plain;
 
 /// The members of `live.json` that are shown.
@@ -173,7 +174,7 @@ impl Groups {
                 processes,
             ]
         });
-        aligned(head, rows.collect())
+        aligned(Side::Left, head, rows)
     }
 }
 
@@ -209,7 +210,7 @@ impl Processes {
                 dropped,
             ]
         });
-        aligned(head, rows.collect())
+        aligned(Side::Left, head, rows)
     }
 }
 

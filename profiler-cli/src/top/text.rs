@@ -1,4 +1,4 @@
-//! Text of the tables: short names, aligned columns, numbers with units.
+//! Text of the tables: short names, numbers with units, highlighted heads.
 
 use crate::plain::plain;
 
@@ -17,28 +17,6 @@ pub(super) fn cut(name: &str, most: usize) -> String {
         Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
         None => name,
     }
-}
-
-/// The head and the rows, each column as wide as its widest text.
-pub(super) fn aligned<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
-    let all: Vec<[String; N]> = std::iter::once(head.map(ToOwned::to_owned))
-        .chain(rows)
-        .collect();
-    let widths: [usize; N] = std::array::from_fn(|place| {
-        all.iter()
-            .filter_map(|row| row.get(place))
-            .map(|text| text.chars().count())
-            .max()
-            .unwrap_or(0)
-    });
-    let line = |row: [String; N]| {
-        let cells = row
-            .into_iter()
-            .zip(widths)
-            .map(|(text, width)| format!("{text:<width$}"));
-        cells.collect::<Vec<_>>().join("  ")
-    };
-    all.into_iter().map(line).collect()
 }
 
 /// A duration.

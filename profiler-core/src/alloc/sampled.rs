@@ -20,7 +20,6 @@ use crate::pool::tag::pool_tag;
 use crate::record::writer::{Front, PayloadBuffer};
 use crate::record::{local, session_state};
 use crate::sync::fixed::{AtomicU64, Ordering};
-use crate::sys;
 use crate::time::Timestamp;
 
 /// Places for 65,536 addresses. The pages of this megabyte are not touched before allocations are
@@ -77,7 +76,7 @@ pub(super) fn freed(address: u64) {
 fn sample(address: u64, bytes: u64, session: u64) {
     let own = 0_u8;
     let is_paused = session_state::word() & session_state::PAUSED != 0;
-    if is_paused || sys::is_quiet_thread() || BUSY.replace(true) {
+    if is_paused || profiler_sys::is_quiet_thread() || BUSY.replace(true) {
         return;
     }
     if !LIVE.put(address, bytes, session) {

@@ -177,7 +177,6 @@ pub struct MarkerEntry<'a> {
 
 /// One decoded entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Entry<'a> {
     /// A marker.
     Marker(MarkerEntry<'a>),

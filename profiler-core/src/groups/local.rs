@@ -22,7 +22,7 @@ use super::stopwatch::{Exit, Owned, Stopwatch};
 use crate::group_kind::Probes;
 use crate::manager::ChunkManager;
 use crate::pool::layout::header as at;
-use crate::record::{local, session_state};
+use crate::record::{local, session_state, thread_names};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 use crate::template::Template;
@@ -192,9 +192,9 @@ impl Own {
             ..
         } = self;
         let implied = || {
-            let now = local::times_named();
+            let now = thread_names::times_named();
             if group.is_none() || *named != now {
-                *group = registry::of_thread(local::own_name().as_deref());
+                *group = registry::of_thread(thread_names::own_name().as_deref());
                 *named = now;
             }
             [*group, registry::of_process()]

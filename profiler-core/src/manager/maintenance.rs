@@ -16,7 +16,6 @@ use super::chunks::{Acquired, NoChunk};
 use super::{ChunkManager, ChunkManagerState};
 use crate::ids::ChunkIndex;
 use crate::pool::layout::SIZE_CLASSES;
-use crate::sys;
 use crate::time::{Anchor, Timestamp};
 
 /// Ready chunks may take 1/`READY_SHARE` of the allowance.
@@ -54,7 +53,7 @@ impl Maintenance {
             let stop = Arc::clone(&stop);
             move || run(&manager, &stop, window, reclaim)
         };
-        let thread = sys::spawn_quiet("profiler-chunks", body)?;
+        let thread = profiler_sys::spawn_quiet("profiler-chunks", body)?;
         Ok(Self {
             manager,
             stop,

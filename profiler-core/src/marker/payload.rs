@@ -30,7 +30,8 @@ use serde::Serialize;
 pub use self::field_writer::FieldWriter;
 pub use self::read::{FieldValue, ListIter, PayloadReader};
 
-pub(crate) mod combine;
+mod combine;
+pub use combine::combined;
 mod field_writer;
 mod fields;
 mod read;

@@ -96,6 +96,9 @@ pub struct CategoryDefinition {
     pub subcategories: Vec<String>,
 }
 
+/// The category of the counters that show a group over time.
+pub const GROUP_TRACK_CATEGORY: &str = "Group";
+
 /// A counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterDefinition {

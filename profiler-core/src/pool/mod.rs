@@ -30,13 +30,14 @@ use crate::ids::{
 };
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
-use crate::sys::{self, OwnFile};
+use crate::sys;
 use crate::time::{LineAnchor, SessionClock, Timestamp};
 use budget::{Budget, ChargedPages};
 use definitions::{DefineError, Definition, DefinitionWriter};
 use header::{Header, HeaderError};
 use layout::{Backing, Extent, Layout, Life, Region, header as at};
 use live::{CounterCell, GroupCell, PanicTable, PauseTable, ThreadRow};
+use profiler_sys::OwnFile;
 use slot::ChunkSlot;
 
 /// Pages that a pool occupies as soon as a process records into it: header, one page each of
@@ -259,7 +260,7 @@ impl Pool {
     }
 
     #[cfg(test)]
-    pub(crate) fn file(&self) -> Result<&File, sys::DescriptorLost> {
+    pub(crate) fn file(&self) -> Result<&File, profiler_sys::DescriptorLost> {
         self.file.get()
     }
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 /// Bytes that can be read by position.
 pub trait ByteSource {

@@ -2,14 +2,19 @@
 //!
 //! Called by everything that records: markers, labels, counters, groups, samples and allocations.
 //! An entry passes the [`session_state`] check and is written to a chunk of the calling thread's
-//! `recorder`: `local` finds the recorder, `writer` writes the words.
+//! `recorder`: `local` finds the recorder, `join` joins the session on first use, and `writer` writes
+//! the words.
 
+pub(crate) mod active_session;
 pub(crate) mod backoff;
 mod biased_lock;
+pub(crate) mod join;
 pub(crate) mod local;
 pub(crate) mod reclaim;
 pub(crate) mod recorder;
+pub(crate) mod recorder_list;
 pub(crate) mod session_state;
+pub(crate) mod thread_names;
 pub(crate) mod writer;
 
 pub use session_state::is_active;

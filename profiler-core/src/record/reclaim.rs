@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::biased_lock::SeenChunk;
-use super::local::recorders;
 use super::recorder::Recorder;
+use super::recorder_list::recorders;
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::clear_left_over_stock;
 use crate::pool::slot::Commit;

@@ -176,7 +176,7 @@ impl Recorder {
             .is_none_or(|home| home.epoch != session_state::epoch_of(word))
         {
             self.leave_session(own, Timestamp::now());
-            own.home = Some(super::local::join(self, word, &mut own.waiting)?);
+            own.home = Some(super::join::join(self, word, &mut own.waiting)?);
         }
         Ok(word)
     }
@@ -193,7 +193,7 @@ impl Recorder {
             return self.leave_session(own, Timestamp::now());
         }
         if let Some(row) = home.row() {
-            row.rename(&super::local::thread_name().0);
+            row.rename(&super::thread_names::thread_name().0);
         }
     }
 

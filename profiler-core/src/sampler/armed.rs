@@ -20,7 +20,7 @@ use crate::ids::ThreadId;
 use crate::params::SampleSource;
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
-use crate::sys::DescriptorTable;
+use profiler_sys::DescriptorTable;
 use crate::sys::native::timer;
 use crate::sys::native::{alternate_stack, signal, tasks};
 

@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(shared.begin_tick(), Some(true));
         let waiting = Arc::clone(&shared);
         let wait = move || waiting.wait_one(Duration::from_secs(60));
-        let waiter = crate::sys::spawn_quiet("waiter", wait).unwrap();
+        let waiter = profiler_sys::spawn_quiet("waiter", wait).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         shared.end_tick();
         std::thread::sleep(Duration::from_millis(20));

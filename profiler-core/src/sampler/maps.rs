@@ -4,7 +4,6 @@
 
 use std::io;
 
-use crate::sys;
 
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ impl Maps {
     /// Reads the list again.
     pub(super) fn read(&mut self) -> io::Result<()> {
         self.text.clear();
-        sys::read_file("/proc/self/maps", &mut self.text)
+        profiler_sys::read_file("/proc/self/maps", &mut self.text)
     }
 
     /// All mappings, by address.

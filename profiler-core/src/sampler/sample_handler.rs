@@ -27,7 +27,7 @@ use super::slots::SlotStates;
 use super::stack_copy::{Seen, StackCopy};
 use crate::params::SampleSource;
 use crate::record::session_state;
-use crate::renewable::Renewable;
+use profiler_sys::Renewable;
 use crate::sync::fixed::{AtomicU32, Ordering};
 use crate::sys::native::{signal, tasks, trap, wake};
 use crate::time::Timestamp;

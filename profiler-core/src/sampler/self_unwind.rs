@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::unwind::{Cache, Snapshot, StackToWalk, StackWords, walk};
 use super::{Captured, PlacedFrame};
 use crate::record::session_state;
-use crate::renewable::Renewable;
+use profiler_sys::Renewable;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::alternate_stack::signal_frame_bytes;
 use crate::sys::native::machine::{Registers, own_stack};

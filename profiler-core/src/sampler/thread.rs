@@ -34,9 +34,8 @@ use super::source;
 use super::targets::{RemovedTarget, Targets};
 use crate::entry::periodic::OverheadEntry;
 use crate::params::{Features, SampleSource};
-use crate::record::{local, session_state};
+use crate::record::{active_session, join, session_state};
 use crate::sync::fixed::Ordering;
-use crate::sys;
 use crate::sys::native::{perf_event, tasks, timer};
 use crate::time::{Anchor, Timestamp};
 
@@ -46,7 +45,7 @@ pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<J
         let _last = Ending(Arc::clone(&shared));
         SamplerThread::new(shared, config).run();
     };
-    sys::spawn_quiet("profiler-stacks", body).ok()
+    profiler_sys::spawn_quiet("profiler-stacks", body).ok()
 }
 
 /// Reports the end of the sampler, also after a panic, so that no thread continues to wait for it.
@@ -100,7 +99,7 @@ impl SamplerThread {
             budget,
             source: _,
         } = config;
-        local::select_always();
+        active_session::select_always();
         let measures_cpu =
             features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
         let clock = manager.pool().clock().converter(Anchor::take());
@@ -115,7 +114,7 @@ impl SamplerThread {
         if walks && is_periodic(features) {
             // Without our handler, no thread has a trigger: see `Arming::must_stop`.
             let _ = sample_handler::install();
-            local::set_join_hook(armed::arm_own);
+            join::set_join_hook(armed::arm_own);
         }
         let sampler = Self {
             shared: Arc::clone(&shared),

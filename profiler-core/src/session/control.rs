@@ -11,8 +11,8 @@ use crate::manager::Listener;
 use crate::params::SessionParams;
 use crate::pool::layout::{Life, header as at};
 use crate::record::session_state;
-use crate::sys::OwnFile;
 use crate::time::Timestamp;
+use profiler_sys::OwnFile;
 
 /// Takes the pool that a parent made, for the life of this process. Returns the identity of this
 /// process and the parameters that the parent requests, if they fit into the header.
@@ -53,7 +53,7 @@ pub fn close_pool() {
             running
         });
         session_state::close();
-        crate::record::local::set_current(None);
+        crate::record::active_session::set_current(None);
         if let Some(running) = running {
             running.maintenance.stop();
         }

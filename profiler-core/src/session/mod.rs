@@ -38,16 +38,17 @@ use crate::pool::header::Header;
 use crate::pool::layout::header as at;
 use crate::pool::tag::use_pool_tag;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
-use crate::record::local::{self, ActiveSession};
+use crate::record::active_session::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
-use crate::record::session_state;
-use crate::renewable::Renewable;
+use crate::record::{recorder_list, session_state, thread_names};
 use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sampler::{SamplingStats, effective_interval};
 use crate::sync::{Ordering, fixed};
-use crate::sys::{self, OwnFile};
+use crate::sys;
 use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
+use profiler_sys::OwnFile;
+use profiler_sys::Renewable;
 
 /// The reason why a session could not start.
 #[doc(hidden)]
@@ -324,7 +325,7 @@ impl Runtime {
     fn start(&mut self, params: SessionParams, options: StartOptions) -> Result<(), StartError> {
         let allowance = options.allowance.unwrap_or(params.limit);
         let manager = self.pool_for(&params, allowance, options)?;
-        local::learn_process_name();
+        thread_names::learn_process_name();
         sys::prepare_alternate_stack_checks();
         let now = Timestamp::now();
         let main = begin(&manager, now).ok_or(StartError::NoBudget(allowance))?;
@@ -337,7 +338,7 @@ impl Runtime {
         manager.pool().set_header(at::RECORDING_START, now.raw());
         manager.pool().set_header(at::EPOCH, self.epoch);
         let filter = ThreadFilter::new(&params.filters, sys::process_id());
-        let _ = local::set_current(Some(Arc::new(ActiveSession {
+        let _ = active_session::set_current(Some(Arc::new(ActiveSession {
             epoch: self.epoch,
             filter: filter.clone(),
             markers_of_all: params.features.contains(Features::MARKERS_ALL_THREADS),
@@ -431,7 +432,7 @@ impl Runtime {
         session_state::set(0);
         switches::after_stop();
         crate::alloc::end_session();
-        let ended = local::set_current(None);
+        let ended = active_session::set_current(None);
         running.maintenance.stop();
         if let Some(manager) = &self.manager {
             seize_patiently(manager);
@@ -516,7 +517,7 @@ fn clear_tables(manager: &ChunkManager) {
 /// Takes all chunks from the threads; waits up to 10 ms for threads in the middle of an entry.
 fn seize_patiently(manager: &ChunkManager) {
     for _ in 0..PATIENCE {
-        if local::seize_all(manager) == 0 {
+        if recorder_list::seize_all(manager) == 0 {
             return;
         }
         pause_a_moment();

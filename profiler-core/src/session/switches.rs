@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::renewable::Renewable;
-use crate::sys::{self, DescriptorTable};
+use profiler_sys::DescriptorTable;
+use profiler_sys::Renewable;
 
 /// Most functions.
 const MOST: usize = 8;
@@ -86,7 +86,7 @@ impl Switches {
                 std::thread::park();
             }
         };
-        match sys::spawn_quiet_for_host_code(THREAD_NAME, body) {
+        match profiler_sys::spawn_quiet_for_host_code(THREAD_NAME, body) {
             Ok(thread) => {
                 let _ = self.kept.set(thread.thread().clone());
                 // A switch after the thread's first look may not have found it here.
@@ -108,7 +108,7 @@ impl Switches {
             // A new thread would have this table. The kept one runs the functions when it begins.
             return Err(io::ErrorKind::WouldBlock.into());
         } else if !self.is_running.swap(true, Ordering::SeqCst) {
-            let started = sys::spawn_quiet_for_host_code(THREAD_NAME, || self.run_hooks());
+            let started = profiler_sys::spawn_quiet_for_host_code(THREAD_NAME, || self.run_hooks());
             if let Err(error) = started {
                 self.is_running.store(false, Ordering::SeqCst);
                 return Err(error);
@@ -307,9 +307,9 @@ mod tests {
         assert!(on_switch(notes_table));
         wait_until_quiet();
         TABLE_OF_HOOK.store(0, Ordering::SeqCst);
-        let switched = sys::spawn_quiet("apart", || {
+        let switched = profiler_sys::spawn_quiet("apart", || {
             // An error: the system has no second table.
-            let _ = sys::enter_own_table(&[]);
+            let _ = profiler_sys::enter_own_table(&[]);
             start(SessionParams::default(), StartOptions::default()).unwrap();
             stop();
         });

@@ -8,15 +8,16 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
-use super::{ClockError, FileIdentity, OwnFile, ProcessStat};
-use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
+use profiler_sys::OwnFile;
+
+use super::{ClockError, ProcessStat};
+use crate::ids::{BootId, ProcessId, ProcessStart};
 
 /// Makes the memory of a pool: a sparse memfd of `len` bytes that can neither shrink nor grow.
 ///
@@ -49,7 +50,7 @@ pub(crate) fn stretch(file: &impl AsFd, len: u64) -> io::Result<()> {
 
 /// The machine's present boot.
 pub fn boot_id() -> BootId {
-    let text = super::read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = profiler_sys::read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.trim().replace('-', "");
     BootId::new(u128::from_str_radix(&digits, 16).unwrap_or(0))
 }
@@ -58,52 +59,6 @@ pub fn boot_id() -> BootId {
 pub(crate) fn cannot_shrink(file: &impl AsFd) -> bool {
     let needed = SealFlags::SHRINK | SealFlags::GROW;
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(needed))
-}
-
-/// The same file under a descriptor that cannot write.
-///
-/// # Errors
-/// Errors of the system, for example without `/proc`.
-pub(crate) fn read_only(file: &impl AsRawFd) -> io::Result<File> {
-    File::open(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))
-}
-
-/// Device and inode of the file that has this number. Uses `statx`, which a sandbox around a
-/// recorder allows.
-pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
-    let mut about = MaybeUninit::<libc::statx>::uninit();
-    let path = c"".as_ptr();
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the kernel checks the number, reads an empty string and writes one `statx` to a
-    // buffer of that size.
-    let failed = unsafe { libc::statx(number, path, flags, libc::STATX_INO, about.as_mut_ptr()) };
-    if failed != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a call that did not fail wrote it.
-    let about = unsafe { about.assume_init() };
-    let device = u64::from(about.stx_dev_major) << 32 | u64::from(about.stx_dev_minor);
-    Ok(FileIdentity {
-        device,
-        inode: about.stx_ino,
-    })
-}
-
-/// Whether closing this descriptor may release a POSIX lock of the process. The system does not
-/// report a process its own locks, so this asks which lock is in the way of an "open file
-/// description" lock, which has another owner. A lock of another process may hide one of this
-/// process, so any POSIX lock counts.
-pub(crate) fn may_release_lock(number: i32) -> bool {
-    // SAFETY: a structure of numbers, for which zeros are valid.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    (lock.l_type, lock.l_whence) = (
-        libc::F_WRLCK as libc::c_short,
-        libc::SEEK_SET as libc::c_short,
-    );
-    // SAFETY: the kernel reads and writes one `flock` through the pointer, which is valid for one.
-    let failed = unsafe { libc::fcntl(number, libc::F_OFD_GETLK, &raw mut lock) };
-    // An "open file description" lock is reported with the number -1; closing does not release it.
-    failed == 0 && lock.l_type != libc::F_UNLCK as libc::c_short && lock.l_pid != -1
 }
 
 /// Bytes of memory (or disk) that a pool file actually occupies.
@@ -186,12 +141,6 @@ pub(crate) unsafe fn release(start: *mut u8, len: usize) -> io::Result<()> {
     Ok(unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxRemove) }?)
 }
 
-/// The kernel's number of the calling thread. One system call.
-pub(crate) fn current_thread_id() -> ThreadId {
-    let raw = rustix::thread::gettid().as_raw_nonzero().get();
-    ThreadId::new(u64::try_from(raw).unwrap_or(0))
-}
-
 /// The system's name of the calling thread, at most 15 bytes.
 pub(crate) fn current_thread_name() -> Option<String> {
     let mut room = [0_u8; 16];
@@ -203,7 +152,7 @@ pub(crate) fn current_thread_name() -> Option<String> {
 
 /// The system's name for this process: the name of its first thread.
 pub(crate) fn process_name() -> Option<String> {
-    super::read_text("/proc/self/comm")
+    profiler_sys::read_text("/proc/self/comm")
         .ok()
         .map(|name| name.trim_end_matches('\n').to_owned())
 }
@@ -260,7 +209,7 @@ pub(crate) struct ResidentMemory(OwnFile);
 
 impl ResidentMemory {
     pub(crate) fn open() -> Option<Self> {
-        super::open_file("/proc/self/statm").ok().map(Self)
+        profiler_sys::open_file("/proc/self/statm").ok().map(Self)
     }
 
     /// The resident bytes now. Makes two system calls and allocates nothing.

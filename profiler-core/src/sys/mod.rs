@@ -13,14 +13,9 @@ mod portable;
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 use portable as imp;
 
-mod descriptor;
-mod descriptor_table;
-mod foreign_file;
-pub(crate) mod own_threads;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod process_stat;
 mod thread_end;
-mod threads;
 
 /// The system functions that sampling needs. Without them nothing is sampled, see `sampler`.
 #[cfg(all(
@@ -30,30 +25,15 @@ mod threads;
 ))]
 pub(crate) mod native;
 
-pub use descriptor::{
-    DescriptorLost, FileIdentity, OwnDescriptor, OwnFile, above_streams, read_text,
-};
-pub(crate) use descriptor::{open_file, read_file};
-#[cfg(all(test, target_os = "linux", not(profiler_portable)))]
-pub(crate) use descriptor_table::enter_own_table;
-pub use descriptor_table::{
-    DescriptorTable, end_profiler_table, leave_program_table, occupy_low_numbers,
-};
-pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
-    current_thread_id, current_thread_name, file_identity, has_other_threads, may_release_lock,
-    on_fork, populate, process_name, process_start, read_only, release, running_process, stretch,
-    time_namespace, wipe_on_fork,
+    current_thread_name, has_other_threads, on_fork, populate, process_name, process_start,
+    release, running_process, stretch, time_namespace, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, clock_error, create_pool_file, punch_hole};
-pub use own_threads::own_thread_count;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use process_stat::{ProcessStat, open_process};
 pub(crate) use thread_end::ThreadEnd;
-pub(crate) use threads::is_quiet_thread;
-pub(crate) use threads::spawn_quiet_for_host_code;
-pub use threads::{run_quiet, spawn_quiet};
 
 use std::os::fd::AsFd;
 
@@ -93,15 +73,18 @@ pub(crate) fn forget_alternate_stack() {
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
 /// about the threads and files of the parent.
 pub(crate) fn forget_parent() {
-    own_threads::forget_parent();
-    descriptor_table::forget_parent();
-    foreign_file::forget_parent();
+    profiler_sys::forget_parent();
     #[cfg(all(
         target_os = "linux",
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
     native::alternate_stack::forget_parent();
+}
+
+/// The system's number of the calling thread. One system call on Linux.
+pub(crate) fn current_thread_id() -> ThreadId {
+    ThreadId::new(profiler_sys::current_thread_number())
 }
 
 /// This process's number.

@@ -9,11 +9,10 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use super::{ClockError, FileIdentity};
-use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
+use super::ClockError;
+use crate::ids::{BootId, ProcessId, ProcessStart};
 
 /// Makes the memory of a pool: an unlinked sparse file of `len` bytes in the temporary folder.
 ///
@@ -56,36 +55,6 @@ pub fn clock_error() -> Option<ClockError> {
 /// received its descriptor could shorten it.
 pub(crate) fn cannot_shrink(_file: &impl AsFd) -> bool {
     true
-}
-
-/// The same file, still writable: without a name it cannot be opened for reading only.
-///
-/// # Errors
-/// When no descriptor is left.
-pub(crate) fn read_only(file: &File) -> io::Result<File> {
-    file.try_clone()
-}
-
-/// Device and inode of the file that has this number.
-pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel checks the number, and writes one `stat` to a buffer of that size.
-    let failed = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
-    if failed != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a call that did not fail wrote it.
-    let stat = unsafe { stat.assume_init() };
-    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // their types differ between systems
-    Ok(FileIdentity {
-        device: stat.st_dev as u64,
-        inode: stat.st_ino as u64,
-    })
-}
-
-/// Always false: the locks of a process cannot be known here.
-pub(crate) fn may_release_lock(_number: i32) -> bool {
-    false
 }
 
 /// Bytes that a pool file actually occupies.
@@ -141,22 +110,6 @@ pub(crate) unsafe fn populate(start: *mut u8, len: usize, may_fault: bool) -> io
 /// None needed; kept equal to the Linux signature.
 pub(crate) unsafe fn release(_start: *mut u8, _len: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-/// A number of the calling thread, since there is no portable system number: threads are counted in
-/// the order in which they ask. Like a system's number, it fits into 32 bits; unlike one, it is never
-/// the number of the process, which would mark the main thread.
-pub(crate) fn current_thread_id() -> ThreadId {
-    use std::cell::Cell;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static LAST: AtomicU64 = AtomicU64::new(1 << 31);
-    thread_local! {
-        static OWN: Cell<u64> = const { Cell::new(0) };
-    }
-    if OWN.get() == 0 {
-        OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
-    }
-    ThreadId::new(OWN.get())
 }
 
 /// Always `None`: thread names cannot be read here.

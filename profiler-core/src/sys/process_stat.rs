@@ -10,8 +10,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, PidfdFlags};
 
-use super::OwnDescriptor;
 use crate::ids::{ProcessId, ProcessStart};
+use profiler_sys::OwnDescriptor;
 
 /// The fields of a `stat` file after the name.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl ProcessStat {
     /// Reads a `stat` file, such as that of a thread.
     pub fn read(path: &Path) -> Option<Self> {
         let mut stat = Vec::new();
-        super::read_file(path, &mut stat).ok()?;
+        profiler_sys::read_file(path, &mut stat).ok()?;
         Self::parse(&stat)
     }
 

@@ -96,14 +96,14 @@ pub fn use_clock(kind: ClockKind) {
 
 #[cfg(all(target_os = "linux", not(profiler_portable), target_arch = "x86_64"))]
 fn cycle_counter_is_safe() -> bool {
-    crate::sys::read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    profiler_sys::read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         .is_ok_and(|source| source.trim() == "tsc")
 }
 
 #[cfg(all(target_os = "linux", not(profiler_portable), target_arch = "aarch64"))]
 fn cycle_counter_is_safe() -> bool {
     // The generic timer is architected: constant rate, synchronised, readable at EL0 on Linux.
-    crate::sys::read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    profiler_sys::read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         .is_ok_and(|source| source.trim() == "arch_sys_counter")
 }
 

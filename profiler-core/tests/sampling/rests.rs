@@ -27,10 +27,8 @@ impl Drop for Idle<'_> {
     }
 }
 
-#[test]
-fn resting_threads_are_not_recorded_at_every_tick() {
-    own_process!();
-    const IDLE: usize = 200;
+/// Starts a session and `count` threads that wait, and calls `test` once all of them are sampled.
+fn among_idle(count: usize, test: impl FnOnce(&[Thread])) {
     let _session = Session::start(&[]);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -39,14 +37,21 @@ fn resting_threads_are_not_recorded_at_every_tick() {
                 std::thread::park();
             }
         };
-        let idle = (0..IDLE)
-            .map(|_| scope.spawn(rest).thread().clone())
-            .collect();
+        let threads = (0..count).map(|_| scope.spawn(rest).thread().clone());
         let idle = Idle {
             stop: &stop,
-            threads: idle,
+            threads: threads.collect(),
         };
-        until(|| (samples().0.len() >= IDLE).then_some(()));
+        until(|| (samples().0.len() >= count).then_some(()));
+        test(&idle.threads);
+    });
+}
+
+#[test]
+fn resting_threads_are_not_recorded_at_every_tick() {
+    own_process!();
+    const IDLE: usize = 200;
+    among_idle(IDLE, |_| {
         wait_for_ticks(500); // by then the sampler has the stack of each thread
         let recorded = || {
             let stats = session::sampling_stats().unwrap();
@@ -61,7 +66,6 @@ fn resting_threads_are_not_recorded_at_every_tick() {
         // thread and of the main thread of the test, which run from time to time.
         let maximum = IDLE as u64 + passed;
         assert!(entries <= maximum, "{entries} entries in {passed} ticks");
-        drop(idle);
     });
 }
 
@@ -133,22 +137,7 @@ fn the_wait_of_a_thread_that_has_ended_is_closed() {
 fn threads_that_wake_between_two_checks_are_also_shown_for_their_rests() {
     own_process!();
     const IDLE: usize = 500;
-    let _session = Session::start(&[]);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let rest = || {
-            while !stop.load(Ordering::Relaxed) {
-                std::thread::park();
-            }
-        };
-        let idle: Vec<_> = (0..IDLE)
-            .map(|_| scope.spawn(rest).thread().clone())
-            .collect();
-        let idle = Idle {
-            stop: &stop,
-            threads: idle,
-        };
-        until(|| (samples().0.len() >= IDLE).then_some(()));
+    among_idle(IDLE, |threads| {
         wait_for_ticks(200);
         let shown = || {
             wait_one_pass();
@@ -163,7 +152,7 @@ fn threads_that_wake_between_two_checks_are_also_shown_for_their_rests() {
         let begun = ticks();
         for _ in 0..20 {
             wait_for_ticks(20);
-            idle.threads.iter().for_each(Thread::unpark);
+            threads.iter().for_each(Thread::unpark);
         }
         let passed = ticks() - begun;
         let after = shown();
@@ -173,7 +162,6 @@ fn threads_that_wake_between_two_checks_are_also_shown_for_their_rests() {
             "{} of {due} ticks of threads",
             after - before
         );
-        drop(idle);
     });
 }
 
@@ -181,22 +169,7 @@ fn threads_that_wake_between_two_checks_are_also_shown_for_their_rests() {
 fn a_pause_drops_no_rest() {
     own_process!();
     const IDLE: usize = 50;
-    let _session = Session::start(&[]);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let rest = || {
-            while !stop.load(Ordering::Relaxed) {
-                std::thread::park();
-            }
-        };
-        let idle = (0..IDLE)
-            .map(|_| scope.spawn(rest).thread().clone())
-            .collect();
-        let idle = Idle {
-            stop: &stop,
-            threads: idle,
-        };
-        until(|| (samples().0.len() >= IDLE).then_some(()));
+    among_idle(IDLE, |_| {
         wait_for_ticks(200);
         let dropped = || samples().1.counts().dropped.total();
         let before = dropped();
@@ -213,6 +186,5 @@ fn a_pause_drops_no_rest() {
             "{} entries dropped",
             after - before
         );
-        drop(idle);
     });
 }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use clap::error::ErrorKind;
+use profiler_files::output::ProfileFile;
 use profiler_parent::core::session::SessionParams;
-use profiler_parent::internal::output::ProfileFile;
 
 /// Indexes the words of all files below a directory with many processes, and profiles itself.
 #[derive(Debug, Parser)]

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Result;
-use profiler_parent::internal::output::ProfileFile;
+use profiler_files::output::ProfileFile;
 use profiler_parent::{CaptureReport, CapturedProcess};
 
 use crate::crew::Harvest;

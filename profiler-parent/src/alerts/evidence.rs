@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use profiler_core::internal::profile::model::SlowRunMarker;
 use profiler_core::time::UnixNs;
+use profiler_gecko::model::SlowRunMarker;
 
 use super::{Alert, AlertsError, SlowRun};
 use crate::capture::{Capture, CaptureSources};

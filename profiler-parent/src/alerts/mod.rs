@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 use serde::Serialize;
 
 pub use evidence::EvidenceOptions;

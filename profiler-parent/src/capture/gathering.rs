@@ -15,9 +15,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
-use profiler_core::internal::profile::{
-    JsonWriter, ProcessSummary, ProfileSpec, ProfileSubject, ShownRange,
-};
+use profiler_gecko::{ProcessSummary, ProfileSpec, ProfileSubject, ShownRange};
+use profiler_json::JsonWriter;
 
 use super::lifetime;
 use super::log::GatheringLog;
@@ -323,7 +322,7 @@ impl<'a, W: Write> Gathering<'a, W> {
     /// Writes the part of a process from its memory. `why` is the reason that is reported if the
     /// memory cannot be read.
     fn read(&mut self, member: &Participant, why: Why, verdict: Verdict) -> io::Result<()> {
-        let died = participants::death_of(&self.sources.processes, member.key);
+        let died = self.sources.processes.death_of(member.key);
         match self
             .parts
             .recover(member, died, self.sources.time.clock(), self.spec)
@@ -361,7 +360,7 @@ impl<'a, W: Write> Gathering<'a, W> {
         );
         for member in rest {
             if member.pool().is_some() {
-                match participants::unable_now(&self.sources.processes, member.key) {
+                match self.sources.processes.why_unable(member.key) {
                     Some(why) => self.recover(member.key, why)?,
                     None if member.part_file.is_none() => self.read_unasked(member)?,
                     // Connected but not asked: it has not answered an earlier capture.
@@ -426,7 +425,7 @@ fn finish(
     failed: &impl Fn(io::Error) -> CaptureError,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
     for (key, child) in &mut children {
-        child.lived.ended = participants::death_of(&sources.processes, *key);
+        child.lived.ended = sources.processes.death_of(*key);
     }
     let unrecorded = parent.settled(&ProcessSummary::default(), parent.own_verdict());
     let all = std::iter::once(&unrecorded).chain(children.iter().map(|(_, child)| child));

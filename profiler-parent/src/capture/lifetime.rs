@@ -3,8 +3,8 @@
 //!
 //! Used by both formats of a capture, and by recovery, which knows less.
 
-use profiler_core::internal::profile::gecko::IncompleteProcess;
 use profiler_core::time::Timestamp;
+use profiler_gecko::gecko::IncompleteProcess;
 
 use super::CapturedProcess;
 use crate::gather::verdict::Why;

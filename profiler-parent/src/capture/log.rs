@@ -8,8 +8,8 @@ use std::io::Write;
 
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::profile::JsonWriter;
 use profiler_core::time::{TimeConverter, Timestamp};
+use profiler_json::JsonWriter;
 
 use super::CapturedProcess;
 use crate::gather::verdict::Why;

@@ -23,7 +23,7 @@ pub(crate) mod names;
 pub(crate) mod own_part;
 mod participants;
 pub(crate) mod parts;
-pub(crate) mod processed;
+pub(crate) mod processed_capture;
 pub(crate) mod recover;
 pub(crate) mod series;
 
@@ -34,11 +34,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::profile::model::SlowRunMarker;
+use profiler_gecko::model::SlowRunMarker;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
-use crate::output::{GzipLevel, OutputError, ProfileFile};
 use crate::process_table::ProcessTable;
 use crate::processed::TickDetail;
 #[doc(inline)]
@@ -46,10 +45,11 @@ pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
 use crate::push_sums::PushSums;
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::SupervisorHandle;
-use crate::symbols::SymbolStore;
-use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 use lifetime::Lifetime;
 use names::SessionSymbols;
+use profiler_files::output::{GzipLevel, OutputError, ProfileFile};
+use profiler_symbols::SymbolStore;
+use profiler_symbols::stack::{SymbolStackError, on_symbol_stack};
 use series::CaptureSeries;
 
 /// The largest number of events that wait for the receiver; further events are dropped.
@@ -183,7 +183,7 @@ pub struct CapturedProcess {
     /// When it has lived, as far as that is known.
     pub(crate) lived: Lifetime,
     /// Its entries in earlier profiles, if the profile continues a series.
-    pub(crate) series: Option<series::ProcessInSeries>,
+    pub series: Option<series::ProcessInSeries>,
 }
 
 /// A saved profile.
@@ -362,8 +362,8 @@ impl Capture {
     /// Makes a batch of a pusher: leaves out what the profiles of this series contain, and adds
     /// this profile to the series when its file is complete. A sender reads a batch once, so the
     /// batch contains less of each tick and is compressed fast. Only for the processed format.
-    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
-    pub(crate) fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
+    #[doc(hidden)]
+    pub fn in_series(mut self, series: &Arc<Mutex<CaptureSeries>>) -> Self {
         self.series = Some(Arc::clone(series));
         self.selection.detail = TickDetail::EachSecond;
         self
@@ -413,7 +413,7 @@ impl Capture {
             lock_series(series).clone().continued()
         });
         let (processes, left_out) = match self.format {
-            Format::Processed => processed::run(
+            Format::Processed => processed_capture::run(
                 &self.sources,
                 &self.selection,
                 &mut series,

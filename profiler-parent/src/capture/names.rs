@@ -1,7 +1,7 @@
 //! Names for the code in a capture: gives the session's symbols to the writer of the processed
 //! format.
 //!
-//! Invariant: the names that one capture looks up are kept for the next; see [`crate::symbols`].
+//! Invariant: the names that one capture looks up are kept for the next; see [`profiler_symbols`].
 
 use std::collections::HashSet;
 
@@ -10,7 +10,8 @@ use profiler_core::internal::reader::ModuleDefinition;
 
 use super::CaptureEvent;
 use crate::processed::names::{CodeNames, InlineFrame, Symbols};
-use crate::symbols::{self, ModuleKey, Place, SymbolStore};
+use profiler_symbols as symbols;
+use profiler_symbols::{ModuleKey, Place, SymbolStore};
 
 /// The largest number of remarks on files in one profile.
 const MOST_REMARKS: usize = 100;
@@ -65,7 +66,11 @@ impl Symbols for SessionSymbols {
         self.asked.insert(module.path.clone());
         let mut symbols = self.symbols.lock();
         let left = self.left.get_or_insert(symbols.sum_limit());
-        let places = symbols.resolve_within(ModuleKey::from(module), addresses, left);
+        let key = ModuleKey {
+            path: &module.path,
+            build_id: &module.build_id,
+        };
+        let places = symbols.resolve_within(key, addresses, left);
         for (address, place) in addresses.iter().zip(&places) {
             report(*address, place, found);
         }

@@ -12,14 +12,15 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::profile::gecko::{IncompleteProcess, LateMarkers, ProcessPart};
-use profiler_core::internal::profile::{
-    CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
+use profiler_core::internal::reader::{PoolReader, Snapshot};
+use profiler_core::time::SessionClock;
+use profiler_gecko::gecko::{IncompleteProcess, LateMarkers, ProcessPart};
+use profiler_gecko::{
+    CancelFlag, FailureLatch, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
     ProfileSubject, ProgressCell, ShownRange,
 };
-use profiler_core::internal::reader::{PoolReader, Snapshot};
-use profiler_core::internal::sys::{OwnFile, spawn_quiet};
-use profiler_core::time::SessionClock;
+use profiler_json::JsonWriter;
+use profiler_sys::{OwnFile, spawn_quiet};
 
 use super::parts::{copy_remaining, spool};
 

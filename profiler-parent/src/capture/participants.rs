@@ -3,17 +3,16 @@
 //!
 //! Used by both formats of a capture. The functions that wait for children have time bounds.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::profile::gecko::merge_categories;
-use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec, ProfileSubject};
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
+use profiler_gecko::gecko::merge_categories;
+use profiler_gecko::{CategoryRow, ProcessSummary, ProfileSpec, ProfileSubject};
+use profiler_sys::OwnFile;
 
 use super::lifetime::Lifetime;
 use super::log::GatheringLog;
@@ -22,7 +21,7 @@ use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
 use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
-use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::process_table::{ProcessForCapture, ProcessTable, Remains};
 
 /// How long a capture waits for the `Hello` of a new child. A child that gets a processor sends it
 /// within some milliseconds of its start. A silent child delays every capture by this time, so it
@@ -51,6 +50,37 @@ pub(super) struct Participant {
 }
 
 impl Participant {
+    fn of(process: ProcessForCapture) -> Self {
+        let ProcessForCapture {
+            key,
+            name,
+            pid,
+            parent,
+            is_parent,
+            remains,
+            part_file,
+            files,
+            is_trusted,
+            unable,
+            elsewhere,
+            began,
+        } = process;
+        Self {
+            key,
+            name,
+            pid,
+            parent,
+            is_parent,
+            remains,
+            part_file,
+            files,
+            is_trusted,
+            unable,
+            elsewhere,
+            began,
+        }
+    }
+
     /// Its pool, if it has one.
     pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
         match &self.remains {
@@ -159,34 +189,9 @@ pub(super) fn subject(
 /// Lists the processes of the session, the parent first.
 pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
     processes.await_arrivals();
-    await_hellos(processes);
-    let all = processes.lock();
-    let mut participants: Vec<_> = all
-        .iter()
-        .map(|(key, process)| {
-            let participant = Participant {
-                key: *key,
-                name: process.name.clone(),
-                pid: process.pid,
-                parent: process.parent,
-                is_parent: process.state == ProcessState::Parent,
-                remains: process.remains.clone(),
-                part_file: process.part_file.clone(),
-                files: process.files.clone(),
-                is_trusted: process.is_trusted,
-                unable: process.why_unable(),
-                elsewhere: process.why_elsewhere(),
-                began: process.began,
-            };
-            (process.order, participant)
-        })
-        .collect();
-    drop(all);
-    participants.sort_by_key(|(order, _)| *order);
-    participants
-        .into_iter()
-        .map(|(_, participant)| participant)
-        .collect()
+    processes.await_hellos(HELLO.into());
+    let all = processes.for_capture().into_iter();
+    all.map(Participant::of).collect()
 }
 
 /// Dead processes without data that are no longer listed one by one: a row for each name of
@@ -219,66 +224,10 @@ fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
     }
 }
 
-/// Why a process cannot currently be asked; `None` if it can.
-pub(super) fn unable_now(processes: &ProcessTable, key: PoolId) -> Option<Why> {
-    processes.lock().get(&key).and_then(Process::why_unable)
-}
-
-/// The time when a process ended; `None` if it runs.
-pub(super) fn death_of(processes: &ProcessTable, key: PoolId) -> Option<Timestamp> {
-    processes.lock().get(&key).and_then(|process| process.died)
-}
-
 /// Waits briefly for the exit status of processes that are ending or whose channel has closed. So a
 /// capture that follows the closing of a child's pipe reports how the child died.
 pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = PoolId>) {
-    let keys: Vec<PoolId> = keys.collect();
-    let running: Vec<(PoolId, u32)> = {
-        let all = processes.lock();
-        let known = keys.iter().filter_map(|key| Some((*key, all.get(key)?)));
-        known
-            .filter(|(_, process)| process.seems_to_run())
-            .map(|(key, process)| (key, process.pid.get()))
-            .collect()
-    };
-    let ending = running
-        .iter()
-        .filter(|(_, pid)| crate::sys::is_ending(*pid))
-        .map(|(key, _)| *key);
-    let ending: BTreeSet<PoolId> = ending.collect();
-    processes.wait_while(DEATH_NEWS.into(), |all| {
-        let is_open = |key: &PoolId| {
-            let ends = |process: &Process| {
-                process.has_hung_up() || process.seems_to_run() && ending.contains(key)
-            };
-            all.get(key).is_some_and(ends)
-        };
-        keys.iter().any(is_open)
-    });
-}
-
-/// Waits briefly for the `Hello` of new children that already record.
-fn await_hellos(processes: &ProcessTable) {
-    let is_new = |process: &Process| process.state == ProcessState::Starting;
-    let new: Vec<(PoolId, Remains)> = {
-        let all = processes.lock();
-        all.iter()
-            .filter(|(_, process)| is_new(process))
-            .map(|(key, process)| (*key, process.remains.clone()))
-            .collect()
-    };
-    let begun: Vec<PoolId> = new
-        .iter()
-        .filter(|(_, pool)| pool.is_taken())
-        .map(|(key, _)| *key)
-        .collect();
-    if !begun.is_empty() {
-        let is_silent =
-            |key: &PoolId, all: &BTreeMap<PoolId, Process>| all.get(key).is_some_and(is_new);
-        processes.wait_while(HELLO.into(), |all| {
-            begun.iter().any(|key| is_silent(key, all))
-        });
-    }
+    processes.await_news(keys, DEATH_NEWS.into());
 }
 
 /// The reason to report for a process without data: [`Why::RecordedNothing`] if its end was

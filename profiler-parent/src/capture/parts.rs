@@ -7,8 +7,8 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
-use profiler_core::internal::profile::{ProcessSummary, ProfileSpec};
 use profiler_core::time::{SessionClock, Timestamp};
+use profiler_gecko::{ProcessSummary, ProfileSpec};
 
 use super::participants::Participant;
 use super::recover::{self, Subject};
@@ -137,7 +137,7 @@ impl<R: Read, F: Fn() -> bool> Read for Patient<R, F> {
 
 /// Creates an unlinked file, which only this process can open.
 pub(crate) fn spool() -> io::Result<File> {
-    tempfile::tempfile_in(crate::part_file::directory())
+    tempfile::tempfile_in(profiler_files::spill::directory())
 }
 
 /// Copies a whole file to `out`.

@@ -8,13 +8,13 @@ use std::io::Write;
 
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::layout::Life;
-use profiler_core::internal::profile::gecko::ProcessPart;
-use profiler_core::internal::profile::{
-    CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
-    ProgressCell,
-};
 use profiler_core::internal::reader::{ByteSource, PoolReader};
 use profiler_core::time::{SessionClock, Timestamp};
+use profiler_gecko::gecko::ProcessPart;
+use profiler_gecko::{
+    CancelFlag, FailureLatch, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec, ProgressCell,
+};
+use profiler_json::JsonWriter;
 
 /// The process whose part is written.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use crate::processed::EarlierEntries;
 
 /// What the profiles of a series contain.
 #[derive(Clone, Debug)]
-pub(crate) struct CaptureSeries {
+pub struct CaptureSeries {
     /// When the series began.
     since: Timestamp,
     /// Whether its profiles say what earlier ones contain. A profile of its own does not.
@@ -37,14 +37,15 @@ pub(crate) struct CaptureSeries {
 /// What the profiles of a series contain, in numbers. If a profile changes none of them, it says
 /// nothing new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SeriesContents {
+pub struct SeriesContents {
     /// The processes whose ends are in the series.
     ends: u64,
     /// How often a profile has other values of a process's counters than the one before.
     counter_changes: u64,
-    pub(crate) entries: u64,
+    /// The entries.
+    pub entries: u64,
     /// The entries that were evicted before a profile contained them.
-    pub(crate) missed: u64,
+    pub missed: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -58,7 +59,7 @@ struct PoolInSeries {
 
 /// The entries of a process in a profile that continues a series.
 #[derive(Clone, Debug)]
-pub(crate) struct ProcessInSeries {
+pub struct ProcessInSeries {
     /// Its number in the threads of all profiles.
     pub(crate) number: String,
     /// Entries in the earlier profiles.
@@ -66,7 +67,7 @@ pub(crate) struct ProcessInSeries {
     /// Entries that no profile up to this one contains.
     pub(crate) missed: u64,
     /// Those since the profile before this one.
-    pub(crate) newly_missed: u64,
+    pub newly_missed: u64,
 }
 
 impl PoolInSeries {
@@ -145,7 +146,7 @@ impl CaptureSeries {
     }
 
     /// The number of earlier processes of the series with this process id.
-    pub(crate) fn life_of(&mut self, process: PoolId, pid: ProcessId) -> u32 {
+    pub fn life_of(&mut self, process: PoolId, pid: ProcessId) -> u32 {
         let next = self.lives.entry(pid).or_insert(0);
         let pool = self.pools.entry(process).or_default();
         *pool.life.get_or_insert_with(|| {
@@ -156,8 +157,7 @@ impl CaptureSeries {
     }
 
     /// Forgets a process. A later one can have its key.
-    #[cfg(test)]
-    pub(crate) fn forget(&mut self, process: PoolId) {
+    pub fn forget(&mut self, process: PoolId) {
         self.pools.remove(&process);
     }
 
@@ -228,9 +228,8 @@ impl CaptureSeries {
         all.saturating_sub(self.unlisted_accounted)
     }
 
-    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     /// What the profiles of the series contain.
-    pub(crate) fn contents(&self) -> SeriesContents {
+    pub fn contents(&self) -> SeriesContents {
         SeriesContents {
             entries: self.written(),
             missed: self.missed(),
@@ -238,18 +237,16 @@ impl CaptureSeries {
         }
     }
 
-    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     /// The number of entries in the profiles of the series.
-    pub(crate) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         let pools = self.pools.values();
         pools.fold(self.unlisted_written, |sum, pool| {
             sum.saturating_add(pool.entries.written())
         })
     }
 
-    #[cfg_attr(not(feature = "push"), allow(dead_code))] // only a pusher has a series
     /// The number of entries that were evicted before a profile contained them.
-    pub(crate) fn missed(&self) -> u64 {
+    pub fn missed(&self) -> u64 {
         let pools = self.pools.values();
         let unlisted = self.unlisted_missed.saturating_add(self.unseen());
         pools.fold(unlisted, |sum, pool| {

@@ -7,7 +7,7 @@
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::time::{Duration, Instant};
 
-use profiler_core::internal::sys::ForeignFile;
+use profiler_sys::ForeignFile;
 
 use super::jitdump::JitdumpError;
 use super::places::{Place, Places};
@@ -135,7 +135,7 @@ impl Candidate {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             found => found?,
         };
-        let facts = found.facts()?;
+        let facts = crate::sys::facts_of_file(&found)?;
         place.terms.check(&facts)?;
         let file = found.open()?.ok_or(NotUsed::NotStored)?;
         Ok(Some(Self {

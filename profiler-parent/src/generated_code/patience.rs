@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 
 /// Limit on the threads of this module.
 const MOST_RUNNING: usize = 16;

@@ -96,7 +96,7 @@ mod tests {
     use profiler_core::groups::Probes;
     use profiler_core::ids::{GroupIndex, PoolId};
     use profiler_core::internal::reader::groups::Peak;
-    use profiler_core::internal::sys::spawn_quiet;
+    use profiler_sys::spawn_quiet;
 
     use super::super::snapshot::RowStatus;
     use super::*;

@@ -26,5 +26,4 @@ pub use snapshot::{
 pub(crate) use snapshot_reader::{SnapshotReader, largest_groups, read_groups};
 
 /// The probes that are on while a page or a scraper shows groups.
-#[cfg(any(feature = "live", feature = "prometheus"))]
-pub(crate) const SHOWN_PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
+pub const SHOWN_PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);

@@ -142,7 +142,7 @@ mod tests {
     use std::time::Duration;
 
     use crossbeam_channel::bounded;
-    use profiler_core::internal::sys::spawn_quiet;
+    use profiler_sys::spawn_quiet;
 
     use super::*;
     use crate::supervisor::{SupervisorEvent, Waker};

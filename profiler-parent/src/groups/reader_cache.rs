@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use profiler_core::ids::PoolId;
 use profiler_core::internal::reader::groups::GroupReader;
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 /// A reader of the groups in one pool.
 pub(super) type PoolGroupReader = GroupReader<Arc<OwnFile>>;

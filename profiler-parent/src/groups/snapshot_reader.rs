@@ -13,69 +13,20 @@ use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::reader::ReadError;
 use profiler_core::internal::reader::groups::{GroupReader, GroupReading, PoolGroups};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::Timestamp;
+use profiler_sys::OwnFile;
 
 use super::reader_cache::{PoolGroupReader, ReaderCache};
 use super::snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
 use super::stopped_cache::StoppedCache;
-use crate::process_table::{Process, ProcessTable, Remains};
+use crate::process_table::{GroupSource, ProcessForGroups, ProcessTable};
 use crate::session_time::{SessionNs, SessionTime};
 
 /// The largest number of groups of a process that are kept when its pool is closed: those with the
 /// most time.
 const MOST_FINAL: usize = 64;
-
-/// The data source of a process.
-enum Source {
-    Pool(Arc<OwnFile>),
-    Final(Arc<PoolGroups>),
-    Missing(String),
-}
-
-/// A process whose groups are to be read.
-struct Candidate {
-    key: PoolId,
-    order: u64,
-    pid: ProcessId,
-    name: String,
-    has_ended: bool,
-    source: Source,
-}
-
-impl Candidate {
-    fn of(key: PoolId, process: &Process) -> Self {
-        let source = match (&process.remains, &process.groups) {
-            (_, Some(groups)) => Source::Final(Arc::clone(groups)),
-            (Remains::Pool(file), None) => Source::Pool(Arc::clone(file)),
-            (Remains::Expired(_), None) => Source::Missing("its pool is closed".to_owned()),
-            (Remains::Unprofiled(why), None) => Source::Missing(why.clone()),
-            (Remains::Brief(_), None) => Source::Missing("it has not asked to join".to_owned()),
-        };
-        let has_ended = process.is_over();
-        let order = process.order;
-        let pid = process.pid;
-        let name = process.name.clone();
-        Self {
-            key,
-            order,
-            pid,
-            name,
-            has_ended,
-            source,
-        }
-    }
-
-    fn standing(&self, is_stopped: impl Fn(&Self) -> bool) -> ProcessStanding {
-        match self.has_ended {
-            true => ProcessStanding::Gone,
-            false if is_stopped(self) => ProcessStanding::Frozen,
-            false => ProcessStanding::Live,
-        }
-    }
-}
 
 /// Reads the groups of all processes. One per session.
 #[derive(Debug)]
@@ -125,7 +76,7 @@ impl SnapshotReader {
         }
         let candidates = self.candidates();
         let stopped = self.stopped_among(&candidates);
-        let is_stopped = |process: &Candidate| stopped.contains(&process.key);
+        let is_stopped = |process: &ProcessForGroups| stopped.contains(&process.key);
         let snapshot = Arc::new(self.read_all(timeout, candidates, is_stopped));
         *lock(&self.recent) = Arc::downgrade(&snapshot);
         snapshot
@@ -143,7 +94,7 @@ impl SnapshotReader {
 
     /// Returns the stopped processes. The lock is held while the system is asked, because the
     /// system answers at once.
-    fn stopped_among(&self, candidates: &[Candidate]) -> BTreeSet<PoolId> {
+    fn stopped_among(&self, candidates: &[ProcessForGroups]) -> BTreeSet<PoolId> {
         let pids: BTreeMap<PoolId, ProcessId> = candidates
             .iter()
             .filter(|one| !one.has_ended)
@@ -164,8 +115,8 @@ impl SnapshotReader {
     fn read_all(
         &self,
         timeout: Duration,
-        candidates: Vec<Candidate>,
-        is_stopped: impl Fn(&Candidate) -> bool,
+        candidates: Vec<ProcessForGroups>,
+        is_stopped: impl Fn(&ProcessForGroups) -> bool,
     ) -> GroupsSnapshot {
         let converter = self.time.converter();
         let start = Timestamp::now();
@@ -189,7 +140,7 @@ impl SnapshotReader {
                     .processes
                     .push(shown(&candidate, &groups, &is_stopped)),
                 Err(why) => {
-                    let Candidate { key, pid, name, .. } = candidate;
+                    let ProcessForGroups { key, pid, name, .. } = candidate;
                     let pool = key;
                     snapshot.missing.push(MissingProcess {
                         pool,
@@ -204,25 +155,16 @@ impl SnapshotReader {
     }
 
     /// All processes, in the order in which they joined, except those that never asked for memory.
-    fn candidates(&self) -> Vec<Candidate> {
-        let all = self.processes.lock();
-        self.readers.keep_only(|key| has_pool(&all, key));
-        let is_brief = |process: &Process| matches!(process.remains, Remains::Brief(_));
-        let mut candidates: Vec<Candidate> = all
-            .iter()
-            .filter(|(_, process)| !is_brief(process))
-            .map(|(key, process)| Candidate::of(*key, process))
-            .collect();
-        drop(all);
-        candidates.sort_by_key(|candidate| candidate.order);
-        candidates
+    fn candidates(&self) -> Vec<ProcessForGroups> {
+        self.processes
+            .for_groups(|has_pool| self.readers.keep_only(has_pool))
     }
 
-    fn read(&self, candidate: &Candidate) -> Result<Arc<PoolGroups>, String> {
+    fn read(&self, candidate: &ProcessForGroups) -> Result<Arc<PoolGroups>, String> {
         match &candidate.source {
-            Source::Missing(why) => Err(why.clone()),
-            Source::Final(groups) => Ok(Arc::clone(groups)),
-            Source::Pool(file) => self
+            GroupSource::Missing(why) => Err(why.clone()),
+            GroupSource::Final(groups) => Ok(Arc::clone(groups)),
+            GroupSource::Pool(file) => self
                 .read_pool(candidate.key, file)
                 .map_err(|error| error.to_string()),
         }
@@ -240,10 +182,8 @@ impl SnapshotReader {
     /// pool is given up under the lock of the table, and its reader is forgotten afterwards, so no
     /// such reader stays in the cache.
     fn keep(&self, key: PoolId, reader: PoolGroupReader) {
-        let all = self.processes.lock();
-        if has_pool(&all, key) {
-            self.readers.keep(key, reader);
-        }
+        self.processes
+            .while_pool_is_kept(key, || self.readers.keep(key, reader));
     }
 }
 
@@ -251,16 +191,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the process still has its pool.
-fn has_pool(all: &BTreeMap<PoolId, Process>, key: PoolId) -> bool {
-    all.get(&key)
-        .is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
+fn standing(
+    process: &ProcessForGroups,
+    is_stopped: impl Fn(&ProcessForGroups) -> bool,
+) -> ProcessStanding {
+    match process.has_ended {
+        true => ProcessStanding::Gone,
+        false if is_stopped(process) => ProcessStanding::Frozen,
+        false => ProcessStanding::Live,
+    }
 }
 
 fn shown(
-    candidate: &Candidate,
+    candidate: &ProcessForGroups,
     found: &PoolGroups,
-    is_stopped: impl Fn(&Candidate) -> bool,
+    is_stopped: impl Fn(&ProcessForGroups) -> bool,
 ) -> ProcessGroups {
     let row = |reading: &GroupReading| {
         let definition = &reading.definition;
@@ -288,7 +233,7 @@ fn shown(
         pool: candidate.key,
         pid: candidate.pid,
         name: candidate.name.clone(),
-        standing: candidate.standing(is_stopped),
+        standing: standing(candidate, is_stopped),
         probes: found.probes,
         left_out: found.left_out,
         groups: found.groups.iter().map(row).collect(),

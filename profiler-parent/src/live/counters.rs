@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use super::processes::{ProcessHistory, ProcessRow};
+use super::processes::{LiveProcessRow, ProcessHistory};
 
 /// Values kept per counter: two minutes while the page is open.
 const VALUES: usize = 120;
@@ -45,9 +45,9 @@ impl CounterHistory {
     pub(super) fn update(
         &mut self,
         known: &ProcessHistory,
-        processes: &[ProcessRow],
+        processes: &[LiveProcessRow],
     ) -> Vec<CounterRow> {
-        let sum = |of: fn(&ProcessRow) -> f64| processes.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&LiveProcessRow) -> f64| processes.iter().map(of).sum::<f64>();
         let mut now = vec![
             (
                 "recording memory".to_owned(),

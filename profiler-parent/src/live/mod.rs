@@ -17,7 +17,7 @@
 //!   and ending the page switches probes on and off in all processes.
 //!
 //! ```text
-//! browser, profiler top ──▶ crate::http: one thread ──▶ routes: token, paths
+//! browser, profiler top ──▶ profiler_http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
 //!                                                  ├─▶ flame, on a worker; threads of its own
@@ -77,6 +77,7 @@ mod counters;
 pub(crate) mod flame;
 mod groups;
 mod markers;
+mod metrics_page;
 mod processes;
 mod profiles;
 mod query;
@@ -88,19 +89,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
-use ipc_protocol::environment::{EnvironmentError, Token};
+use profiler_sys::new_secret;
 
 use crate::alerts::{AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::CaptureSources;
 use crate::controller::MemoryLimit;
 use crate::groups::{Monitor, SnapshotReader};
-use crate::http::{Hosts, HttpServer, NoListener, ServerOptions, listen_on_loopback};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
-use crate::prometheus::MetricsReader;
 use alerts::AlertLog;
 use flame::{FlameGraph, FlameSources};
 use markers::Markers;
+pub use metrics_page::{MetricsPage, MetricsText};
+use profiler_http::{Hosts, HttpServer, NoListener, ServerOptions, listen_on_loopback};
 use profiles::Profiles;
 use routes::Routes;
 use snapshot_cache::SnapshotCache;
@@ -122,8 +123,8 @@ pub enum LiveError {
         source: io::Error,
     },
     /// The system returned no random bytes.
-    #[error(transparent)]
-    Token(#[from] EnvironmentError),
+    #[error("no random bytes: {0}")]
+    Token(#[source] io::Error),
     /// The alerts of the page cannot be started.
     #[error(transparent)]
     Alerts(#[from] AlertsError),
@@ -138,6 +139,7 @@ pub enum LiveError {
 pub struct LiveOptions {
     rules: Option<AlertRules>,
     evidence: EvidenceOptions,
+    metrics: Option<Arc<dyn MetricsPage>>,
 }
 
 impl Default for LiveOptions {
@@ -145,6 +147,7 @@ impl Default for LiveOptions {
         Self {
             rules: Some(AlertRules::default()),
             evidence: EvidenceOptions::none(),
+            metrics: None,
         }
     }
 }
@@ -162,6 +165,18 @@ impl LiveOptions {
     pub fn evidence(mut self, evidence: EvidenceOptions) -> Self {
         self.evidence = evidence;
         self
+    }
+
+    /// Shows metrics at the path `metrics`. `profiler_prometheus::on_live_page` passes those for
+    /// Prometheus.
+    pub fn metrics(mut self, page: Arc<dyn MetricsPage>) -> Self {
+        self.metrics = Some(page);
+        self
+    }
+
+    /// The page of the metrics.
+    pub(crate) fn metrics_page(&self) -> Option<Arc<dyn MetricsPage>> {
+        self.metrics.clone()
     }
 
     /// Starts the alerts of the page with `start`, if it shows alerts, and keeps the latest of
@@ -193,7 +208,7 @@ pub(crate) struct LiveSources {
     pub(crate) groups: Arc<SnapshotReader>,
     pub(crate) captures: Arc<CaptureSources>,
     pub(crate) observers: ObserverRegistry,
-    pub(crate) metrics: Arc<MetricsReader>,
+    pub(crate) metrics: Option<Arc<dyn MetricsPage>>,
     /// Disconnected when the session ends.
     pub(crate) session_end: Receiver<()>,
 }
@@ -231,7 +246,7 @@ impl LiveServer {
             NoListener::Refused(source) => LiveError::Listen { address, source },
         });
         let (listener, address) = listening?;
-        let token = Token::generate()?.to_hex();
+        let token = new_secret().map_err(LiveError::Token)?;
         let LiveSources {
             processes,
             limit,

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo, PoolReader};
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 use serde::Serialize;
 
 use super::query::Query;
 use crate::groups::{GroupsSnapshot, ProcessStanding};
-use crate::process_table::{Process, ProcessReport, ProcessState, ProcessTable, Remains};
+use crate::process_table::{
+    ProcessForLivePage, ProcessReport, ProcessState, ProcessTable, Remains,
+};
 use crate::sys::{self, Usage};
 
 /// Pools whose entry counts are read for one snapshot.
@@ -26,7 +28,7 @@ const USAGES_AT_ONCE: usize = 50;
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct ProcessRow {
+pub(super) struct LiveProcessRow {
     /// Identifies the process uniquely.
     pub(super) key: String,
     pub(super) pid: u32,
@@ -99,59 +101,20 @@ fn per_second(count: u64, from: i64, to: i64) -> Option<f64> {
     (ns > 0).then(|| count as f64 * 1e9 / ns as f64)
 }
 
-/// A process in the current table of the session.
-struct Listed {
-    key: PoolId,
-    order: u64,
-    report: ProcessReport,
-    remains: Remains,
-    end: Option<String>,
-}
-
-impl Listed {
-    fn of(key: PoolId, process: &Process) -> Self {
-        let end = process
-            .why_unable()
-            .filter(|_| process.is_over())
-            .map(|why| why.to_string());
-        Self {
-            key,
-            order: process.order,
-            report: process.report(),
-            remains: process.remains.clone(),
-            end,
-        }
+/// What a process is doing, or how it has ended, as text.
+fn state_of(process: &ProcessForLivePage, standing: Option<ProcessStanding>) -> String {
+    if let Some(why) = &process.report.unprofiled {
+        return format!("unprofiled: {why}");
     }
-
-    const fn runs(&self) -> bool {
-        !matches!(
-            self.report.state,
-            ProcessState::Exited(_) | ProcessState::Executed
-        )
-    }
-
-    fn pool(&self) -> Option<&Arc<OwnFile>> {
-        if let Remains::Pool(pool) = &self.remains {
-            Some(pool)
-        } else {
-            None
+    match (&process.report.state, standing) {
+        (ProcessState::Exited(_) | ProcessState::Executed, _) => {
+            process.end.clone().unwrap_or_else(|| "ended".to_owned())
         }
-    }
-
-    fn state(&self, standing: Option<ProcessStanding>) -> String {
-        if let Some(why) = &self.report.unprofiled {
-            return format!("unprofiled: {why}");
-        }
-        match (&self.report.state, standing) {
-            (ProcessState::Exited(_) | ProcessState::Executed, _) => {
-                self.end.clone().unwrap_or_else(|| "ended".to_owned())
-            }
-            (_, Some(ProcessStanding::Frozen)) => "frozen".to_owned(),
-            (ProcessState::Parent, _) => "parent".to_owned(),
-            (ProcessState::Starting, _) => "starting".to_owned(),
-            (ProcessState::Connected, _) => "recording".to_owned(),
-            (ProcessState::Disconnected(why), _) => format!("disconnected: {why}"),
-        }
+        (_, Some(ProcessStanding::Frozen)) => "frozen".to_owned(),
+        (ProcessState::Parent, _) => "parent".to_owned(),
+        (ProcessState::Starting, _) => "starting".to_owned(),
+        (ProcessState::Connected, _) => "recording".to_owned(),
+        (ProcessState::Disconnected(why), _) => format!("disconnected: {why}"),
     }
 }
 
@@ -165,10 +128,10 @@ impl ProcessHistory {
         &mut self,
         table: &ProcessTable,
         groups: &GroupsSnapshot,
-    ) -> Vec<ProcessRow> {
-        let listed = list(table);
+    ) -> Vec<LiveProcessRow> {
+        let listed = table.for_live_page();
         let mut known = std::mem::take(&mut self.0);
-        let keep = |one: &Listed| (one.key, known.remove(&one.key).unwrap_or_default());
+        let keep = |one: &ProcessForLivePage| (one.key, known.remove(&one.key).unwrap_or_default());
         self.0 = listed.iter().map(keep).collect();
         self.note_usages(groups.at_ns, &listed);
         self.note_counts(groups.at_ns, &listed);
@@ -188,7 +151,7 @@ impl ProcessHistory {
         self.0.values().flat_map(|known| &known.counters)
     }
 
-    fn note_usages(&mut self, at: i64, listed: &[Listed]) {
+    fn note_usages(&mut self, at: i64, listed: &[ProcessForLivePage]) {
         let running = listed.iter().filter(|one| one.runs());
         let when = |known: &KnownProcess| known.usage.map(|(at, _)| at);
         for one in self.longest_ago(running, when, USAGES_AT_ONCE) {
@@ -200,7 +163,7 @@ impl ProcessHistory {
         }
     }
 
-    fn note_counts(&mut self, at: i64, listed: &[Listed]) {
+    fn note_counts(&mut self, at: i64, listed: &[ProcessForLivePage]) {
         let pools = listed.iter().filter(|one| one.pool().is_some());
         for one in self.longest_ago(
             pools,
@@ -225,11 +188,11 @@ impl ProcessHistory {
     /// oldest.
     fn longest_ago<'a>(
         &self,
-        listed: impl Iterator<Item = &'a Listed>,
+        listed: impl Iterator<Item = &'a ProcessForLivePage>,
         when: impl Fn(&KnownProcess) -> Option<i64>,
         most: usize,
-    ) -> Vec<&'a Listed> {
-        let mut listed: Vec<&Listed> = listed.collect();
+    ) -> Vec<&'a ProcessForLivePage> {
+        let mut listed: Vec<&ProcessForLivePage> = listed.collect();
         if listed.len() > most {
             listed.sort_by_cached_key(|one| self.0.get(&one.key).and_then(&when));
             listed.truncate(most);
@@ -237,7 +200,11 @@ impl ProcessHistory {
         listed
     }
 
-    fn row(&mut self, one: &Listed, groups: Option<(ProcessStanding, usize)>) -> ProcessRow {
+    fn row(
+        &mut self,
+        one: &ProcessForLivePage,
+        groups: Option<(ProcessStanding, usize)>,
+    ) -> LiveProcessRow {
         let known = self.0.entry(one.key).or_default();
         if !one.runs() {
             known.clear_rates();
@@ -255,11 +222,11 @@ impl ProcessHistory {
             excess_bytes,
             ..
         } = &one.report;
-        ProcessRow {
+        LiveProcessRow {
             key: format!("{:032x}", one.key.get()),
             pid: pid.get(),
             name: name.clone(),
-            state: one.state(groups.map(|(standing, _)| standing)),
+            state: state_of(one, groups.map(|(standing, _)| standing)),
             runs: one.runs(),
             allowance: allowance.get(),
             held_bytes: *true_bytes,
@@ -281,18 +248,6 @@ impl ProcessHistory {
     }
 }
 
-/// All processes, in the order of their start.
-fn list(table: &ProcessTable) -> Vec<Listed> {
-    let all = table.lock();
-    let mut listed: Vec<Listed> = all
-        .iter()
-        .map(|(key, process)| Listed::of(*key, process))
-        .collect();
-    drop(all);
-    listed.sort_by_key(|one| one.order);
-    listed
-}
-
 /// Whether the counter belongs to the program. The profiler's own counters of groups, processor
 /// time and memory are shown elsewhere in the page.
 fn is_the_programs(counter: &CounterInfo) -> bool {
@@ -306,13 +261,13 @@ pub(super) struct ProcessListing<'a> {
     total: usize,
     sort: &'a str,
     order: &'static str,
-    rows: Vec<&'a ProcessRow>,
+    rows: Vec<&'a LiveProcessRow>,
 }
 
 impl<'a> ProcessListing<'a> {
-    pub(super) fn of(all: &'a [ProcessRow], query: &'a Query) -> Self {
+    pub(super) fn of(all: &'a [LiveProcessRow], query: &'a Query) -> Self {
         let sort = query.get("psort").unwrap_or("order");
-        let mut rows: Vec<&ProcessRow> = all.iter().collect();
+        let mut rows: Vec<&LiveProcessRow> = all.iter().collect();
         match sort {
             "name" => rows.sort_by_cached_key(|row| row.name.to_lowercase()),
             "state" => rows.sort_by(|a, b| a.state.cmp(&b.state)),
@@ -337,7 +292,7 @@ impl<'a> ProcessListing<'a> {
 
 /// The sort key of a column; the same for all rows if the column is unknown.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // only compared
-fn number(row: &ProcessRow, column: &str) -> u64 {
+fn number(row: &LiveProcessRow, column: &str) -> u64 {
     match column {
         "pid" => u64::from(row.pid),
         "memory" => row.held_bytes,
@@ -353,8 +308,8 @@ fn number(row: &ProcessRow, column: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn row(name: &str, pid: u32, held_bytes: u64) -> ProcessRow {
-        ProcessRow {
+    fn row(name: &str, pid: u32, held_bytes: u64) -> LiveProcessRow {
+        LiveProcessRow {
             key: name.to_owned(),
             pid,
             name: name.to_owned(),

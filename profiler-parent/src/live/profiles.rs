@@ -12,14 +12,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ipc_protocol::environment::Token;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::new_secret;
+use profiler_sys::spawn_quiet;
 use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 
 use crate::capture::{Capture, CaptureReport, CaptureSources};
-use crate::http::is_same;
 use crate::session_time::SessionNs;
+use profiler_http::is_same;
 
 /// Limit on the profiles kept.
 const KEPT: usize = 16;
@@ -187,7 +187,7 @@ impl KeptProfiles {
         {
             return Err(NotBegun::Busy);
         }
-        let secret = Token::generate().map_err(|_| NotBegun::System)?.to_hex();
+        let secret = new_secret().map_err(|_| NotBegun::System)?;
         list.count += 1;
         let number = list.count;
         let (name, path) = self.path(number);

@@ -9,20 +9,22 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use hyper::header::ACCEPT;
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use super::alerts::AlertLog;
 use super::flame::FlameGraph;
 use super::markers::Markers;
+use super::metrics_page::{MetricsPage, MetricsText};
 use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
 use super::query::Query;
 use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
-use crate::http::{self, Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
-use crate::http::{bearer, is_same, json, method_not_allowed, not_found, put, status, with_type};
-use crate::prometheus::{self, METRICS, MetricsReader};
 use crate::session_time::SessionNs;
+use profiler_http as http;
+use profiler_http::{Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
+use profiler_http::{bearer, is_same, json, method_not_allowed, not_found, put, status, with_type};
 
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");
@@ -47,6 +49,8 @@ const MOST_WORDS: usize = 200;
 
 /// The path of the flame graph.
 const FLAME: &str = "flame.json";
+/// The path of the metrics, below the token or with the token in a header.
+const METRICS: &str = "metrics";
 
 /// The service of the live page. See the head of this file.
 pub(super) struct Routes {
@@ -56,7 +60,7 @@ pub(super) struct Routes {
     pub(super) flame: Arc<FlameGraph>,
     pub(super) alerts: Arc<AlertLog>,
     pub(super) markers: Markers,
-    pub(super) metrics: Arc<MetricsReader>,
+    pub(super) metrics: Option<Arc<dyn MetricsPage>>,
     pub(super) profiles: Profiles,
 }
 
@@ -81,7 +85,9 @@ impl HttpService for Routes {
     fn tidy(&self) {
         self.snapshots.tidy();
         self.markers.tidy(self.snapshots.now());
-        self.metrics.tidy();
+        if let Some(metrics) = &self.metrics {
+            metrics.tidy();
+        }
         self.flame.tidy(self.snapshots.now());
     }
 
@@ -97,7 +103,10 @@ impl HttpService for Routes {
                 return work(self.flame(request));
             }
             Ok(LiveResource::Page(METRICS)) if is_reading(request.method()) => {
-                return work(prometheus::answer(&self.metrics, request, &HEADERS));
+                match &self.metrics {
+                    Some(page) => return work(metrics(page, request)),
+                    None => not_found(),
+                }
             }
             Ok(LiveResource::Page(place)) => self.serve(place, request),
             Ok(LiveResource::Profile(file)) => for_any_page(file, request),
@@ -109,6 +118,20 @@ impl HttpService for Routes {
             has_token,
         }
     }
+}
+
+/// Writes the metrics in the format that the request asks for.
+fn metrics(page: &Arc<dyn MetricsPage>, request: &RequestHead) -> Work {
+    let page = Arc::clone(page);
+    let accepted = request.headers().get_all(ACCEPT).iter();
+    let accepted: Vec<&str> = accepted.filter_map(|value| value.to_str().ok()).collect();
+    let accepted = accepted.join(",");
+    Box::new(move || {
+        let MetricsText { content_type, text } = page.text(&accepted);
+        let mut response = with_type(text.into_bytes().into(), content_type);
+        put(&mut response, &HEADERS);
+        response
+    })
 }
 
 impl Routes {

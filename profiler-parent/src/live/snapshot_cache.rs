@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::counters::{CounterHistory, CounterRow};
 use super::groups::{Table, merged_since, wants_lately};
-use super::processes::{ProcessHistory, ProcessRow};
+use super::processes::{LiveProcessRow, ProcessHistory};
 use super::query::Query;
 use crate::controller::MemoryLimit;
 use crate::groups::{GroupsSnapshot, MergedGroup, SnapshotReader};
@@ -61,7 +61,7 @@ pub(super) struct SessionRow {
 #[derive(Debug)]
 pub(super) struct LiveSnapshot {
     pub(super) session: SessionRow,
-    pub(super) processes: Vec<ProcessRow>,
+    pub(super) processes: Vec<LiveProcessRow>,
     pub(super) counters: Vec<CounterRow>,
     groups: Arc<GroupsSnapshot>,
     /// An earlier snapshot, to compute the recent increase.

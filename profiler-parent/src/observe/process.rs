@@ -10,8 +10,8 @@ use std::sync::Arc;
 use profiler_core::ids::{ProcessId, ThreadId, ThreadIndex};
 use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
 use profiler_core::internal::reader::{Followed, Follower, Progress, ThreadInfo};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{TimeConverter, Timestamp};
+use profiler_sys::OwnFile;
 
 use super::decode::{Names, Payload, Role, SiteInfo};
 use super::event::{

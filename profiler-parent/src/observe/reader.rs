@@ -21,8 +21,8 @@ use super::event::BatchClock;
 use super::process::{Pass, Watched};
 use super::schedule::Pace;
 use super::subscriber::{Subscriber, Tallies};
-use crate::process_table::pool_list::{PoolList, has_ended};
-use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::process_table::pool_list::{PoolList, ProcessForReader};
+use crate::process_table::{ProcessTable, Remains};
 use crate::session_time::{SessionNs, SessionTime};
 
 /// The input of a reader thread.
@@ -232,7 +232,7 @@ impl Reader {
             gone,
             ..
         } = self;
-        watched.update(&pools.processes, |_, process| meet(process, since, gone));
+        watched.update(&pools.processes, |process| meet(process, since, gone));
     }
 
     fn tallies(&self) -> Tallies {
@@ -244,15 +244,15 @@ impl Reader {
 
 /// Begins to observe a process, unless it ended before `since` or has no data. The entries of a
 /// process without data count as missed.
-fn meet(process: &Process, since: Timestamp, gone: &mut Tallies) -> Option<Watched> {
-    let is_past = has_ended(process) && process.died.is_none_or(|died| died < since);
+fn meet(process: ProcessForReader<'_>, since: Timestamp, gone: &mut Tallies) -> Option<Watched> {
+    let is_past = process.is_over && process.died.is_none_or(|died| died < since);
     if is_past {
         return None;
     }
-    match &process.remains {
+    match process.remains {
         Remains::Pool(pool) => {
-            let is_own = process.state == ProcessState::Parent;
-            Some(Watched::new(process.pid, &process.name, is_own, pool))
+            let is_own = process.is_parent;
+            Some(Watched::new(process.pid, process.name, is_own, pool))
         }
         Remains::Expired(counts) => {
             gone.missed = gone.missed.saturating_add(counts.recorded());

@@ -20,7 +20,7 @@ use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
 use super::joined::has_room;
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::gather::verdict::Why;
 
 /// The most names under which runs are added up.
@@ -216,7 +216,7 @@ impl ProcessTable {
 }
 
 /// Whether this is the entry of a program that has announced itself with this beginning.
-fn is_announcement(process: &Process, pid: ProcessId, began_ns: u64) -> bool {
+fn is_announcement(process: &TrackedProcess, pid: ProcessId, began_ns: u64) -> bool {
     let began = |life: &BriefLife| began_ns != 0 && life.began_ns == began_ns;
     process.pid == pid && matches!(&process.remains, Remains::Brief(life) if began(life))
 }
@@ -239,7 +239,7 @@ mod tests {
         let process = (ProcessId::new(7), ProcessStart::new(5));
         table.add(
             key,
-            Process::joined("true", process, None, Remains::Brief(life)),
+            TrackedProcess::joined("true", process, None, Remains::Brief(life)),
         );
         key
     }

@@ -11,7 +11,7 @@
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 
 use super::unprofiled::is_of_another;
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 
 /// A process that another session records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl ProcessTable {
     }
 }
 
-fn is_of_present_program(entry: &Process) -> bool {
+fn is_of_present_program(entry: &TrackedProcess) -> bool {
     // The agent announces only programs without a recorder, so it has announced an earlier one.
     let is_announced = entry.is_brief();
     // A process that the application has listed counts as ended, but its end was not seen.
@@ -82,7 +82,7 @@ fn is_of_present_program(entry: &Process) -> bool {
     is_present && !is_announced && entry.state != ProcessState::Executed
 }
 
-fn entry_of(process: ElsewhereProcess) -> Process {
+fn entry_of(process: ElsewhereProcess) -> TrackedProcess {
     let ElsewhereProcess {
         name,
         pid,
@@ -92,13 +92,13 @@ fn entry_of(process: ElsewhereProcess) -> Process {
         ..
     } = process;
     let remains = Remains::Unprofiled(String::new());
-    let mut entry = Process::joined(&name, (pid, start), parent, remains);
+    let mut entry = TrackedProcess::joined(&name, (pid, start), parent, remains);
     mark(&mut entry, session);
     entry
 }
 
 /// Notes that another session records a process.
-fn mark(entry: &mut Process, session: ProcessId) {
+fn mark(entry: &mut TrackedProcess, session: ProcessId) {
     let reason = format!("it is recorded by another session, of process {session}");
     entry.recorded_by = Some(session);
     if !entry.remains.has_or_had_data() {
@@ -127,7 +127,7 @@ mod tests {
 
     fn known(state: ProcessState, remains: Remains) -> ProcessTable {
         let table = ProcessTable::default();
-        let process = Process::new("known", ProcessId::new(7), state, remains);
+        let process = TrackedProcess::new("known", ProcessId::new(7), state, remains);
         table.add(PoolId::new(1), process);
         table
     }

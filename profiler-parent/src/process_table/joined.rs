@@ -11,7 +11,7 @@ use std::process::ExitStatus;
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::time::Timestamp;
 
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 
 impl ProcessTable {
     /// Number of running processes that have joined by themselves and have a pool.
@@ -114,11 +114,11 @@ impl ProcessTable {
     }
 }
 
-fn is_running_joined(process: &Process) -> bool {
+fn is_running_joined(process: &TrackedProcess) -> bool {
     process.has_joined && !process.is_over()
 }
 
-fn is_listed_refused(process: &Process) -> bool {
+fn is_listed_refused(process: &TrackedProcess) -> bool {
     is_running_joined(process)
         && match &process.remains {
             Remains::Unprofiled(_) => true,
@@ -129,7 +129,7 @@ fn is_listed_refused(process: &Process) -> bool {
 
 /// Whether one more process that does not record can be listed, and is not listed.
 pub(super) fn has_room<'a>(
-    all: impl Iterator<Item = &'a Process>,
+    all: impl Iterator<Item = &'a TrackedProcess>,
     pid: ProcessId,
     start: ProcessStart,
     most: usize,
@@ -144,7 +144,7 @@ pub(super) fn has_room<'a>(
     refused < most
 }
 
-fn is_earlier_program(process: &Process, pid: ProcessId, start: ProcessStart) -> bool {
+fn is_earlier_program(process: &TrackedProcess, pid: ProcessId, start: ProcessStart) -> bool {
     process.has_executed
         && process.has_joined
         && process.state == ProcessState::Executed
@@ -160,8 +160,8 @@ mod tests {
 
     const START: ProcessStart = ProcessStart::new(5);
 
-    fn joined(remains: Remains) -> Process {
-        Process::joined("p", (ProcessId::new(7), START), None, remains)
+    fn joined(remains: Remains) -> TrackedProcess {
+        TrackedProcess::joined("p", (ProcessId::new(7), START), None, remains)
     }
 
     fn data() -> Remains {

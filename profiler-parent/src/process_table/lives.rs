@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::sys::{ProgramImage, facts_of};
 
 /// A process of the session that has the same number as a process that joins.
@@ -90,7 +90,7 @@ impl ProcessTable {
     }
 }
 
-fn known_image(process: &Process) -> Option<(ProcessId, ProgramImage)> {
+fn known_image(process: &TrackedProcess) -> Option<(ProcessId, ProgramImage)> {
     let image = process.image.filter(|_| !process.is_over())?;
     Some((process.pid, image))
 }
@@ -101,12 +101,12 @@ fn executes_another((pid, image): (ProcessId, ProgramImage)) -> bool {
 }
 
 /// Whether the process has ended, and the process that is `now` has only its number.
-fn was_another_process(process: &Process, now: Option<ProgramImage>) -> bool {
+fn was_another_process(process: &TrackedProcess, now: Option<ProgramImage>) -> bool {
     let known = process.image.zip(now);
     known.is_some_and(|(image, now)| image.start != now.start)
 }
 
-fn is_replaced(process: &Process, now: Option<ProgramImage>) -> bool {
+fn is_replaced(process: &TrackedProcess, now: Option<ProgramImage>) -> bool {
     let known = process.image.zip(now);
     known.is_some_and(|(image, now)| image.is_replaced_by(&now))
 }
@@ -138,9 +138,9 @@ mod tests {
             evicted: 1,
             ..EntryCounts::default()
         };
-        let process = Process {
+        let process = TrackedProcess {
             image,
-            ..Process::new("p", pid, state, Remains::Expired(counts))
+            ..TrackedProcess::new("p", pid, state, Remains::Expired(counts))
         };
         table.add(PoolId::new(7), process);
         table

@@ -3,25 +3,31 @@
 //! Written by the supervisor and by spawning; read by the session, captures, observers, alerts and
 //! the live page. A dead process stays in the table. When its data is gone as well, it is removed,
 //! unless it is among the latest processes without data or the application holds its handle.
+//!
+//! Invariants: only this module and its submodules lock the table and see the fields of an entry;
+//! readers get copies. Each change wakes the threads that wait for a process.
 
 mod brief;
+mod channels;
+mod copies;
+mod deaths;
 mod elsewhere;
 mod expired;
 mod joined;
 mod lives;
 mod observed;
 pub(crate) mod pool_list;
-mod process;
+mod remains;
 mod report;
 pub(crate) mod session_sums;
 mod summary;
+mod tracked_process;
 mod unprofiled;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
@@ -29,22 +35,28 @@ use profiler_core::time::Timestamp;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use brief::BriefLife;
 use brief::{Arrivals, BriefRuns};
+#[cfg(feature = "live")]
+pub(crate) use copies::ProcessForLivePage;
+pub(crate) use copies::{GroupSource, ProcessForCapture, ProcessForGroups};
+pub(crate) use deaths::{DeadPoolEntry, FinalGroups};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use elsewhere::ElsewhereProcess;
 use expired::{ExpiredProcesses, ExpiredSum};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use lives::EarlierLife;
-pub(crate) use observed::{ObservedProcess, PoolMemory, PresentCounts, ProcessActivity};
-pub(crate) use process::{Process, Remains};
+pub(crate) use observed::{ObservedProcess, PresentCounts};
+pub use observed::{PoolMemory, ProcessActivity};
+pub(crate) use remains::Remains;
 pub use report::{ProcessReport, ProcessState};
-use session_sums::{ClosedPool, DeferredSums, LastNumbers, ProcessName, ProcessSum};
+use session_sums::{DeferredSums, LastNumbers, ProcessName, ProcessSum};
 pub use summary::SessionSummary;
+pub(crate) use tracked_process::TrackedProcess;
 pub use unprofiled::UnprofiledProcess;
 
 /// All processes of a session.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
-    all: Mutex<BTreeMap<PoolId, Process>>,
+    all: Mutex<BTreeMap<PoolId, TrackedProcess>>,
     next_order: AtomicU64,
     expired: Mutex<ExpiredProcesses>,
     sums: DeferredSums,
@@ -53,12 +65,12 @@ pub(crate) struct ProcessTable {
 }
 
 impl ProcessTable {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolId, Process>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolId, TrackedProcess>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a process as the last in order.
-    pub(crate) fn add(&self, key: PoolId, mut process: Process) {
+    pub(crate) fn add(&self, key: PoolId, mut process: TrackedProcess) {
         process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
         process.began = (!process.is_over()).then(Timestamp::now);
         self.lock().insert(key, process);
@@ -69,7 +81,7 @@ impl ProcessTable {
     pub(crate) fn note_empty(&self, key: PoolId) {
         let mut expired = self.expired.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = self.lock();
-        let is_brief = all.get(&key).is_some_and(Process::is_brief);
+        let is_brief = all.get(&key).is_some_and(TrackedProcess::is_brief);
         let Some(oldest) = expired.add(key, is_brief) else {
             return;
         };
@@ -91,26 +103,8 @@ impl ProcessTable {
         }
     }
 
-    /// Closes the pool of a dead process with `close`, which returns what the process has done.
-    /// Adds its groups and its entry counts to the sums of the session.
-    pub(crate) fn close_pool(
-        &self,
-        key: PoolId,
-        close: impl FnOnce(&mut Process) -> Option<ClosedPool>,
-    ) {
-        let mut all = self.lock();
-        let closed = all.get_mut(&key).and_then(|process| {
-            let closed = close(process)?;
-            let name = ProcessName::new(&process.name);
-            Some(LastNumbers::Pool { key, name, closed })
-        });
-        drop(all);
-        closed.into_iter().for_each(|last| self.sums.add(last));
-        self.changed.notify_all();
-    }
-
     /// Adds a process that is no longer listed to the sums of the session.
-    fn end_life(&self, key: PoolId, process: &Process) {
+    fn end_life(&self, key: PoolId, process: &TrackedProcess) {
         let name = ProcessName::new(&process.name);
         let life = ProcessSum::of_life(process);
         self.sums.add(LastNumbers::Life { key, name, life });
@@ -126,7 +120,7 @@ impl ProcessTable {
         self.recorded_by(|process| process.state != ProcessState::Parent)
     }
 
-    fn recorded_by(&self, counts: impl Fn(&Process) -> bool) -> u64 {
+    fn recorded_by(&self, counts: impl Fn(&TrackedProcess) -> bool) -> u64 {
         let all: Vec<Remains> = self
             .lock()
             .values()
@@ -137,15 +131,6 @@ impl ProcessTable {
         all.iter()
             .map(|remains| remains.present_counts().recorded())
             .fold(gone, u64::saturating_add) // read without the lock
-    }
-
-    /// Whether a process has attached its pool.
-    pub(crate) fn has_begun(&self, key: PoolId) -> bool {
-        let known = self
-            .lock()
-            .get(&key)
-            .map(|process| (process.said_hello, process.remains.clone()));
-        known.is_some_and(|(said_hello, remains)| said_hello || remains.is_taken())
     }
 
     /// The programs that ended before they asked for memory, and are no longer listed.
@@ -177,104 +162,27 @@ impl ProcessTable {
         self.lock().remove(&key);
     }
 
-    /// Changes a process, and wakes the threads that wait for its end.
-    pub(crate) fn change<T>(
-        &self,
-        key: PoolId,
-        change: impl FnOnce(&mut Process) -> T,
-    ) -> Option<T> {
+    /// Changes a process, and wakes the threads that wait for its end or its hello.
+    fn change<T>(&self, key: PoolId, change: impl FnOnce(&mut TrackedProcess) -> T) -> Option<T> {
         let changed = self.lock().get_mut(&key).map(change);
         self.changed.notify_all();
         changed
     }
 
-    /// Waits until a process has ended.
-    pub(crate) fn wait_for_end(&self, key: PoolId) -> Option<ExitStatus> {
-        let mut all = self.lock();
-        loop {
-            match all.get(&key).map(|process| &process.state) {
-                Some(ProcessState::Exited(status)) => return *status,
-                None => return None,
-                Some(_)
-                    if all
-                        .get(&key)
-                        .is_some_and(|process| process.released.is_some()) =>
-                {
-                    break;
-                }
-                Some(_) => {
-                    all = self
-                        .changed
-                        .wait(all)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
-            }
-        }
-        // The session is over. The lock is released while waiting, because the child may run for
-        // long.
-        let process = all.get_mut(&key)?;
-        let mut child = process.released.take()?;
-        drop(all);
-        let status = child.wait().ok();
-        self.change(key, |process| process.state = ProcessState::Exited(status));
-        status
+    /// Gives a process a state, and nothing else.
+    #[cfg(test)]
+    pub(crate) fn set_state(&self, key: PoolId, state: ProcessState) {
+        self.change(key, |process| process.state = state);
     }
 
-    /// Whether a child has ended.
-    pub(crate) fn has_ended(&self, key: PoolId) -> bool {
-        let mut all = self.lock();
-        let Some(process) = all.get_mut(&key) else {
-            return true;
-        };
-        // The session is over, so the exit watcher no longer takes the status.
-        if let Some(child) = &mut process.released
-            && let Ok(Some(status)) = child.try_wait()
-        {
-            process.state = ProcessState::Exited(Some(status));
-        }
-        matches!(process.state, ProcessState::Exited(_))
-    }
-
-    /// Moves the children that are still alive from the exit watcher to the table at the end of the
-    /// session, so that handles can still wait for them. `take_children` takes them from the
-    /// watcher. It runs under the lock, so a child that has left the watcher is always found here.
-    pub(crate) fn release(&self, take_children: impl FnOnce() -> Vec<(PoolId, Child)>) {
-        let mut all = self.lock();
-        for (key, child) in take_children() {
-            if let Some(process) = all.get_mut(&key) {
-                process.released = Some(child);
-            }
-        }
-        drop(all);
-        self.changed.notify_all();
-    }
-
-    /// Kills a released child. `None` if the table does not hold the child.
-    pub(crate) fn kill_released(&self, key: PoolId) -> Option<std::io::Result<()>> {
-        self.lock()
-            .get_mut(&key)?
-            .released
-            .as_mut()
-            .map(Child::kill)
-    }
-
-    /// Waits while `holds` returns true, for at most `patience`.
-    pub(crate) fn wait_while(
-        &self,
-        patience: Duration,
-        mut holds: impl FnMut(&BTreeMap<PoolId, Process>) -> bool,
-    ) {
-        let waited = self
-            .changed
-            .wait_timeout_while(self.lock(), patience, |all| holds(all));
-        drop(waited);
-    }
-
-    /// Ends the receive threads of all children at the end of the session.
-    pub(crate) fn hang_up(&self) {
-        for process in self.lock().values() {
-            process.hang_up();
-        }
+    /// Makes a process one that has said hello under this name.
+    #[cfg(test)]
+    pub(crate) fn connect_as(&self, key: PoolId, name: &str) {
+        self.change(key, |process| {
+            process.name = name.to_owned();
+            process.said_hello = true;
+            process.state = ProcessState::Connected;
+        });
     }
 
     /// The processes that have a part file for their part. For the others, the parent reads the
@@ -307,9 +215,9 @@ impl ProcessTable {
     /// Reports on all processes in the order in which they were added, with current figures.
     pub(crate) fn reports(&self) -> Vec<ProcessReport> {
         let all = self.lock();
-        let mut processes: Vec<&Process> = all.values().collect();
+        let mut processes: Vec<&TrackedProcess> = all.values().collect();
         processes.sort_by_key(|process| process.order);
-        processes.into_iter().map(Process::report).collect()
+        processes.into_iter().map(TrackedProcess::report).collect()
     }
 }
 
@@ -323,13 +231,13 @@ mod tests {
     use super::expired::MOST_LISTED;
     use super::*;
 
-    fn dead(recorded: u64) -> Process {
+    fn dead(recorded: u64) -> TrackedProcess {
         let counts = EntryCounts {
             evicted: recorded,
             ..EntryCounts::default()
         };
         let state = ProcessState::Exited(None);
-        Process::new("dead", ProcessId::new(1), state, Remains::Expired(counts))
+        TrackedProcess::new("dead", ProcessId::new(1), state, Remains::Expired(counts))
     }
 
     #[test]

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::Timestamp;
+use profiler_sys::OwnFile;
 
 use super::session_sums::{ProcessName, ProcessSum, SessionSums, has_started};
-use super::{Process, ProcessReport, ProcessState, ProcessTable, Remains};
+use super::{ProcessReport, ProcessState, ProcessTable, Remains, TrackedProcess};
 
 /// What a process is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessActivity {
+pub enum ProcessActivity {
     /// Started; has not connected.
     Starting,
     /// It records.
@@ -34,7 +34,7 @@ pub(crate) enum ProcessActivity {
 
 impl ProcessActivity {
     /// All of them, each with its name.
-    pub(crate) const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::Starting, "starting"),
         (Self::Recording, "recording"),
         (Self::Stopped, "stopped"),
@@ -44,7 +44,7 @@ impl ProcessActivity {
     ];
 
     /// What a listed process is doing; `None` if it has ended, and its data is gone.
-    fn of(process: &Process, report: &ProcessReport) -> Option<Self> {
+    fn of(process: &TrackedProcess, report: &ProcessReport) -> Option<Self> {
         if report.unprofiled.is_some() && !matches!(process.remains, Remains::Brief(_)) {
             return Some(Self::Unprofiled);
         }
@@ -85,15 +85,15 @@ pub(crate) struct ObservedProcess {
 
 /// The memory of pools, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PoolMemory {
+pub struct PoolMemory {
     /// What they occupy.
-    pub(crate) held: u64,
+    pub held: u64,
     /// What they may occupy.
-    pub(crate) allowance: u64,
+    pub allowance: u64,
     /// What their processes were asked to free, and have not freed.
-    pub(crate) owed: u64,
+    pub owed: u64,
     /// What they occupy beyond all that their processes were ever granted.
-    pub(crate) excess: u64,
+    pub excess: u64,
 }
 
 impl PoolMemory {
@@ -107,7 +107,7 @@ impl PoolMemory {
 }
 
 impl ObservedProcess {
-    fn of(key: PoolId, process: &Process) -> Self {
+    fn of(key: PoolId, process: &TrackedProcess) -> Self {
         let report = process.report();
         Self {
             key,
@@ -183,8 +183,8 @@ mod tests {
     use super::super::session_sums::{ClosedPool, GroupKey, GroupSum};
     use super::*;
 
-    fn process(state: ProcessState, remains: Remains) -> Process {
-        Process::new("p", ProcessId::new(7), state, remains)
+    fn process(state: ProcessState, remains: Remains) -> TrackedProcess {
+        TrackedProcess::new("p", ProcessId::new(7), state, remains)
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
 
     /// Closes the pool of a process that has done this.
     fn close(table: &ProcessTable, key: PoolId, groups: Vec<(GroupKey, GroupSum)>) {
-        table.close_pool(key, |process| {
+        table.close_pool_with(key, |process| {
             let counts = EntryCounts::default();
             process.remains = Remains::Expired(counts);
             Some(ClosedPool { counts, groups })

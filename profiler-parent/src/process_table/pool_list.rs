@@ -7,11 +7,46 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use profiler_core::ids::PoolId;
-#[cfg(feature = "live")]
+use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
-use super::{Process, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
+
+/// A process that a reader meets, borrowed from the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessForReader<'t> {
+    #[cfg(feature = "live")]
+    pub(crate) key: PoolId,
+    /// Its place in the order in which processes were added.
+    #[cfg(feature = "live")]
+    pub(crate) order: u64,
+    pub(crate) pid: ProcessId,
+    pub(crate) name: &'t str,
+    /// It is the process of the session.
+    pub(crate) is_parent: bool,
+    /// Its recording has ended.
+    pub(crate) is_over: bool,
+    pub(crate) died: Option<Timestamp>,
+    pub(crate) remains: &'t Remains,
+}
+
+impl<'t> ProcessForReader<'t> {
+    #[cfg_attr(not(feature = "live"), allow(unused_variables))]
+    fn of(key: PoolId, process: &'t TrackedProcess) -> Self {
+        Self {
+            #[cfg(feature = "live")]
+            key,
+            #[cfg(feature = "live")]
+            order: process.order,
+            pid: process.pid,
+            name: &process.name,
+            is_parent: process.state == ProcessState::Parent,
+            is_over: process.is_over(),
+            died: process.died,
+            remains: &process.remains,
+        }
+    }
+}
 
 /// A process whose pool is followed.
 #[derive(Debug)]
@@ -46,11 +81,11 @@ impl<T> PoolList<T> {
     pub(crate) fn update(
         &mut self,
         table: &ProcessTable,
-        mut begin: impl FnMut(PoolId, &Process) -> Option<T>,
+        mut begin: impl FnMut(ProcessForReader<'_>) -> Option<T>,
     ) {
         let all = table.lock();
         for (key, process) in all.iter() {
-            let is_over = has_ended(process) || !matches!(process.remains, Remains::Pool(_));
+            let is_over = process.is_over() || !matches!(process.remains, Remains::Pool(_));
             if let Some(known) = self.open.get_mut(key) {
                 known.is_over = is_over;
                 #[cfg(feature = "live")]
@@ -58,7 +93,7 @@ impl<T> PoolList<T> {
                     known.died = process.died;
                 }
             } else if !self.done.contains(key) {
-                match begin(*key, process) {
+                match begin(ProcessForReader::of(*key, process)) {
                     Some(reader) => {
                         let pool = FollowedPool {
                             reader,
@@ -109,17 +144,10 @@ impl<T> PoolList<T> {
     }
 }
 
-/// Whether the recording of the process has ended.
-pub(crate) const fn has_ended(process: &Process) -> bool {
-    process.is_over()
-}
-
 #[cfg(test)]
 mod tests {
-    use profiler_core::ids::ProcessId;
     use profiler_core::internal::entry_counts::EntryCounts;
 
-    use super::super::ProcessState;
     use super::*;
 
     #[test]
@@ -127,12 +155,12 @@ mod tests {
         let table = ProcessTable::default();
         let key = PoolId::new(7);
         let gone = Remains::Expired(EntryCounts::default());
-        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, gone);
+        let process = TrackedProcess::new("p", ProcessId::new(1), ProcessState::Connected, gone);
         table.add(key, process);
         let mut list = PoolList::new();
         let mut met = 0;
         for _ in 0..3 {
-            list.update(&table, |_, _| {
+            list.update(&table, |_| {
                 met += 1;
                 Some(met)
             });
@@ -147,10 +175,10 @@ mod tests {
             [1],
             "it has no pool, so it is over"
         );
-        list.update(&table, |_, _| Some(9));
+        list.update(&table, |_| Some(9));
         assert_eq!(list.iter().count(), 0, "it is added again after its end");
         table.remove(key);
-        list.update(&table, |_, _| None);
+        list.update(&table, |_| None);
         assert!(
             list.done.is_empty(),
             "processes that left the table are kept"

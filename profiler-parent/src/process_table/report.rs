@@ -1,10 +1,18 @@
-//! Reports on the processes of a session, for the application.
+//! Reports on the processes of a session, for the application, with the figures of their memory.
 //!
 //! Created by the process table on request. They are plain values.
 
 use std::process::ExitStatus;
 
 use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::internal::sys;
+
+use super::{Remains, TrackedProcess};
+
+/// Bytes that a file system may count for one pool in addition to its data: metadata blocks, and
+/// blocks that are reserved for a short time. For a large pool it is a sixteenth of the charged
+/// bytes.
+const FILE_SYSTEM_SLACK: u64 = 1 << 20;
 
 /// The state of a process, as far as the session knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,4 +66,63 @@ pub struct ProcessReport {
     /// Bytes that the pool occupies beyond all that the process was ever granted. Non-zero only if
     /// the process writes into its pool without the profiler, by a stray write or on purpose.
     pub excess_bytes: u64,
+}
+
+impl TrackedProcess {
+    /// Bytes charged to the limit for a dead process's pool of `held` bytes: at most the granted
+    /// bytes, so that other processes do not lose data for a process that took more.
+    pub(super) fn charge(&self, held: u64) -> u64 {
+        held.min(self.figures.map_or(held, |figures| figures.charged))
+    }
+
+    /// `true_bytes` minus the bytes that a file system may add to the data.
+    pub(super) fn accountable(&self, true_bytes: u64) -> u64 {
+        let charged = self.figures.map_or(0, |figures| figures.charged);
+        let slack = if self.in_file {
+            FILE_SYSTEM_SLACK.max(charged / 16)
+        } else {
+            0
+        };
+        true_bytes.saturating_sub(slack)
+    }
+
+    /// Bytes that the pool occupies now.
+    pub(super) fn true_bytes(&self) -> u64 {
+        match &self.remains {
+            Remains::Pool(file) => file
+                .get()
+                .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
+            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => 0,
+        }
+    }
+
+    pub(super) fn report(&self) -> ProcessReport {
+        let true_bytes = self.true_bytes(); // read once, because it changes
+        let unprofiled = match &self.remains {
+            Remains::Unprofiled(why) => Some(why.clone()),
+            Remains::Brief(life) if life.lived.is_some() || life.runs_on || self.is_over() => {
+                Some(life.why(self.why_unable()).to_string())
+            }
+            Remains::Brief(_) => None,
+            Remains::Pool(_) | Remains::Expired(_) => self.cannot_record.clone(),
+        };
+        ProcessReport {
+            name: self.name.clone(),
+            pid: self.pid,
+            parent: self.parent,
+            has_joined: self.has_joined,
+            state: self.state.clone(),
+            unprofiled,
+            recorded_by: self.recorded_by,
+            allowance: self
+                .figures
+                .map_or(ByteLimit::new(0), |figures| figures.allowance),
+            held_bytes: self.figures.map_or(0, |figures| figures.held),
+            true_bytes,
+            owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
+            excess_bytes: self
+                .accountable(true_bytes)
+                .saturating_sub(self.charge(true_bytes)),
+        }
+    }
 }

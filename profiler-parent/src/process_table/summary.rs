@@ -5,7 +5,7 @@
 use profiler_core::internal::entry_counts::EntryCounts;
 
 use super::expired::ExpiredSum;
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 
 /// The processes of a session and their data, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl ProcessTable {
 }
 
 impl SessionSummary {
-    fn add_process(&mut self, process: &Process) {
+    fn add_process(&mut self, process: &TrackedProcess) {
         self.held_bytes = self.held_bytes.saturating_add(process.true_bytes());
         if process.state == ProcessState::Parent {
             return;
@@ -89,8 +89,8 @@ mod tests {
     use super::super::brief::BriefLife;
     use super::*;
 
-    fn process(state: ProcessState, remains: Remains) -> Process {
-        Process::new("p", ProcessId::new(7), state, remains)
+    fn process(state: ProcessState, remains: Remains) -> TrackedProcess {
+        TrackedProcess::new("p", ProcessId::new(7), state, remains)
     }
 
     #[test]

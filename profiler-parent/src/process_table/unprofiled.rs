@@ -5,7 +5,7 @@
 
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 
-use super::{Process, ProcessState, ProcessTable, Remains};
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 
 /// A process that does not record, for
 /// [`Session::list_unprofiled`](crate::Session::list_unprofiled).
@@ -54,7 +54,7 @@ impl ProcessTable {
             }
             Known::Nothing => {
                 let state = ProcessState::Exited(None);
-                let mut entry = Process::new(&name, pid, state, Remains::Unprofiled(why));
+                let mut entry = TrackedProcess::new(&name, pid, state, Remains::Unprofiled(why));
                 entry.start = start;
                 entry.parent = parent;
                 entry.is_trusted = false;
@@ -90,25 +90,25 @@ impl ProcessTable {
 }
 
 /// Whether an entry is about the present program of a process.
-fn is_present(process: &Process, pid: ProcessId, start: ProcessStart) -> bool {
+fn is_present(process: &TrackedProcess, pid: ProcessId, start: ProcessStart) -> bool {
     let has_executed = process.has_executed || process.state == ProcessState::Executed;
     // A program that has announced itself is another one, if it has left.
     process.is_process(pid, start) && !has_executed && !process.is_brief()
 }
 
-fn is_decided(process: &Process) -> bool {
+fn is_decided(process: &TrackedProcess) -> bool {
     let has_recorded = || process.remains.counts().recorded() > 0;
     let is_unprofiled = || matches!(process.remains, Remains::Unprofiled(_));
     process.said_hello || process.cannot_record.is_some() || is_unprofiled() || has_recorded()
 }
 
 /// Whether a process below this one has attached the pool that was handed to this one.
-pub(super) fn is_of_another(process: &Process) -> bool {
+pub(super) fn is_of_another(process: &TrackedProcess) -> bool {
     let owner = process.remains.owner();
     owner.is_some_and(|owner| owner != process.pid)
 }
 
-fn is_silent(process: &Process) -> bool {
+fn is_silent(process: &TrackedProcess) -> bool {
     !process.said_hello
         && !process.remains.is_taken()
         && process.cannot_record.is_none()
@@ -132,12 +132,12 @@ mod tests {
         }
     }
 
-    fn process(state: ProcessState, recorded: u64) -> Process {
+    fn process(state: ProcessState, recorded: u64) -> TrackedProcess {
         let counts = EntryCounts {
             evicted: recorded,
             ..EntryCounts::default()
         };
-        Process::new("known", ProcessId::new(7), state, Remains::Expired(counts))
+        TrackedProcess::new("known", ProcessId::new(7), state, Remains::Expired(counts))
     }
 
     #[test]
@@ -180,7 +180,9 @@ mod tests {
         assert!(!table.lists(ProcessId::new(7), START));
         assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7), START));
         let all = table.lock();
-        let why = all.get(&PoolId::new(1)).and_then(Process::why_unable);
+        let why = all
+            .get(&PoolId::new(1))
+            .and_then(TrackedProcess::why_unable);
         assert_eq!(
             why.map(|why| why.to_string()).as_deref(),
             Some("not profiled: it is statically linked")

@@ -7,11 +7,11 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::CounterIndex;
-use profiler_core::internal::profile::JsonWriter;
-use profiler_core::internal::profile::model::{
+use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
+use profiler_gecko::model::{
     CounterKind, CounterPoint, CounterPoints, MEMORY, is_counter_shown, resident_memory,
 };
-use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
+use profiler_json::JsonWriter;
 
 use super::process::Process;
 use super::store::RowStore;

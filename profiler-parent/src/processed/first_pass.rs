@@ -24,12 +24,12 @@ use profiler_core::internal::entry::sample::{
 };
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::profile::CategoryRow;
-use profiler_core::internal::profile::model::{Place, ThreadOwners};
 use profiler_core::internal::reader::{
     ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot, ThreadInfo,
 };
 use profiler_core::time::Timestamp;
+use profiler_gecko::CategoryRow;
+use profiler_gecko::model::{Place, ThreadOwners};
 
 use super::borders::{BorderThread, Borders, MOST_WAIT_FRAMES, WaitStack};
 use super::counter_rows::CounterRows;
@@ -70,7 +70,7 @@ impl ProfileTables {
             stacks: Stacks::new(processes),
             rows: RowStore::default(),
             thread_cap: ThreadCap::new(processes),
-            spill_directory: crate::part_file::directory(),
+            spill_directory: profiler_files::spill::directory(),
             wait_frames: 0,
         }
     }

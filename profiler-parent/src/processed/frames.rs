@@ -8,15 +8,16 @@ use std::collections::HashMap;
 
 use profiler_core::ids::DefinitionId;
 use profiler_core::internal::entry::stack::Frame;
-use profiler_core::internal::profile::interner::Interner;
-use profiler_core::internal::profile::model::{TextTable, label_category};
-use profiler_core::internal::profile::{CategoryRow, StringId};
 use profiler_core::internal::reader::Definitions;
+use profiler_gecko::CategoryRow;
+use profiler_gecko::model::{TextTable, label_category};
+use profiler_json::StringId;
+use profiler_json::interner::Interner;
 
 use super::libs::{LibId, Libs};
 use super::quota::Quota;
 use super::strings::ProfileStrings;
-use crate::source_path::viewer_form;
+use profiler_symbols::source_path::viewer_form;
 
 /// Limit on the different frames of a profile. Further frames are shown as one frame.
 pub(super) const MAX_FRAMES: usize = 1 << 17;

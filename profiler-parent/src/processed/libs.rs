@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::internal::profile::JsonWriter;
-use profiler_core::internal::profile::debug_id::{breakpad_id, code_id};
-use profiler_core::internal::profile::frame_names::module_name;
 use profiler_core::internal::reader::ModuleDefinition;
+use profiler_gecko::debug_id::{breakpad_id, code_id};
+use profiler_gecko::frame_names::module_name;
+use profiler_json::JsonWriter;
 
 use super::quota::Quota;
 

@@ -7,13 +7,14 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use profiler_core::internal::entry::MarkerEntry;
-use profiler_core::internal::profile::model::{
+use profiler_gecko::ShownRange;
+use profiler_gecko::model::{
     MarkerSites, MarkerTimes, OpenSpans, OwnMarker, ProcessModel, TextTable, write_marker_time,
 };
-use profiler_core::internal::profile::{JsonWriter, ShownRange, StringId};
+use profiler_json::{JsonWriter, StringId};
 
-use super::spill::{Column, column, end};
 use super::strings::ProfileStrings;
+use profiler_files::spill::{Column, column, end};
 
 /// The columns of the markers of one thread, while markers are added.
 #[derive(Debug)]

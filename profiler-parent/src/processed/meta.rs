@@ -3,17 +3,18 @@
 
 use std::io::Write;
 
-use profiler_core::internal::profile::model::{
-    GECKO_VERSION, ProcessModel, SchemaFormat, write_host, write_session, write_shown_range,
-    write_start,
-};
-use profiler_core::internal::profile::{JsonWriter, ProfileSpec, ShownRange};
 use profiler_core::internal::reader::Definitions;
 use profiler_core::session::{Features, SampleSource, SessionParams};
 use profiler_core::time::SessionClock;
+use profiler_gecko::model::{
+    ProcessModel, SchemaFormat, write_host, write_session, write_shown_range, write_start,
+};
+use profiler_gecko::{ProfileSpec, ShownRange};
+use profiler_json::GECKO_VERSION;
+use profiler_json::JsonWriter;
 
-use super::PROCESSED_VERSION;
 use super::visible::Visible;
+use profiler_json::PROCESSED_VERSION;
 
 /// The data for the object `meta`.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! all pools.
 //!
 //! Called by the capture and by recovery, for all processes at once, alive or dead. It is a sink of
-//! the [profile model](profiler_core::internal::profile::model), as the Gecko format is. It opens
+//! the [profile model](profiler_gecko::model), as the Gecko format is. It opens
 //! fast and shows more than the Gecko format can: names, files and lines, inlined functions,
 //! counters with their meaning, which threads are shown first. The version is always
 //! [`PROCESSED_VERSION`]: the oldest that has one set of tables for all threads. Viewers upgrade
@@ -44,7 +44,6 @@ mod samples;
 mod slow_runs;
 mod sort;
 mod sorted_thread;
-mod spill;
 mod stacks;
 mod store;
 mod strings;
@@ -60,7 +59,6 @@ mod window;
 
 pub(crate) use earlier::EarlierEntries;
 pub(crate) use profile::ProcessedProfile;
-pub(crate) use spill::{Spilled, spilled, write_spilled, write_spilled_members};
 pub(crate) use tick_detail::TickDetail;
 
 /// Approximate limit on the bytes of all tables of a profile, for any content of the pools. Not
@@ -69,6 +67,3 @@ pub(crate) use tick_detail::TickDetail;
 /// (up to 5 MB).
 #[cfg(test)]
 const MOST_MEMORY: usize = 64 << 20;
-
-/// Version of the format: the first whose tables are shared by all threads.
-pub const PROCESSED_VERSION: u32 = 60;

@@ -5,14 +5,15 @@ use std::io::{self, Write};
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::entry_counts::EntryCounts;
-use profiler_core::internal::profile::frame_names::thread_without_row;
-use profiler_core::internal::profile::model::{
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
+use profiler_core::time::Timestamp;
+use profiler_gecko::ShownRange;
+use profiler_gecko::frame_names::thread_without_row;
+use profiler_gecko::model::{
     Delivery, IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel,
     ThreadHead, write_log,
 };
-use profiler_core::internal::profile::{JsonWriter, ShownRange};
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
-use profiler_core::time::Timestamp;
+use profiler_json::JsonWriter;
 
 use super::first_pass::{ProfileTables, SortedProcess};
 use super::frames::{KnownDefinitions, Translation};

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::layout::Life;
-use profiler_core::internal::profile::model::{IncompleteProcess, ProcessModel, SlowRunMarker};
-use profiler_core::internal::profile::{
-    JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ShownRange,
-};
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{SessionClock, TimeConverter, Timestamp, UnixNs};
+use profiler_gecko::model::{IncompleteProcess, ProcessModel, SlowRunMarker};
+use profiler_gecko::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_json::JsonWriter;
+use profiler_sys::OwnFile;
 
 use super::earlier::EarlierEntries;
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use profiler_core::internal::profile::JsonWriter;
+use profiler_json::JsonWriter;
 
 use super::sort::Sorter;
 use super::store::{Log, RowStore};

@@ -4,9 +4,10 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
-use profiler_core::internal::profile::model::ProcessModel;
-use profiler_core::internal::profile::{JsonWriter, ShownRange};
 use profiler_core::time::Timestamp;
+use profiler_gecko::ShownRange;
+use profiler_gecko::model::ProcessModel;
+use profiler_json::JsonWriter;
 
 use super::rows::Rows;
 use super::store::RowStore;

@@ -3,7 +3,7 @@
 //! A run names its thread. If several threads have this name, the one that used most of the
 //! processor in the profile's range shows the run. If no thread has it, the main thread does.
 
-use profiler_core::internal::profile::model::{Place, SlowRunMarker};
+use profiler_gecko::model::{Place, SlowRunMarker};
 
 use super::first_pass::SortedProcess;
 

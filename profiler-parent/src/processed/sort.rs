@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::rows::row;
-use super::spill::temporary;
+use profiler_files::spill::temporary;
 
 /// Number of rows that are sorted in memory at once.
 pub(super) const AT_ONCE: usize = 126_000;

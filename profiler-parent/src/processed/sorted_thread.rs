@@ -6,8 +6,8 @@
 use std::io;
 
 use profiler_core::internal::entry::sample::SampleEntry;
-use profiler_core::internal::profile::model::Delivery;
 use profiler_core::time::Timestamp;
+use profiler_gecko::model::Delivery;
 
 use super::borders::{Border, WaitAtBorder, WaitStack};
 use super::reassigned_markers::ReassignedMarkers;

@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use profiler_core::internal::entry::sample::SampleEntry;
 use profiler_core::internal::entry::stack::{Frame, Stack};
-use profiler_core::internal::profile::interner::ItemIndex;
-use profiler_core::internal::profile::model::Place;
+use profiler_gecko::model::Place;
+use profiler_json::interner::ItemIndex;
 
 use super::frames::{AddressKind, FrameId, Frames, Position, Translation};
 use super::quota::Quota;

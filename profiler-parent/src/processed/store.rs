@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::rows::row;
-use super::spill::temporary;
+use profiler_files::spill::temporary;
 
 /// Approximate limit on the bytes that all logs together keep in memory.
 pub(super) const MEMORY: usize = 4 << 20;

@@ -8,8 +8,8 @@
 
 use std::io::Write;
 
-use profiler_core::internal::profile::model::TextTable;
-use profiler_core::internal::profile::{JsonWriter, StringId, StringTable};
+use profiler_gecko::model::TextTable;
+use profiler_json::{JsonWriter, StringId, StringTable};
 
 use super::quota::Quota;
 

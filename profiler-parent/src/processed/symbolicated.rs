@@ -7,10 +7,11 @@
 
 use std::cmp::Ordering;
 
-use profiler_core::internal::profile::frame_names::{IDLE, TRUNCATED_STACK, USER};
-use profiler_core::internal::profile::interner::Interner;
-use profiler_core::internal::profile::model::{TextTable, find_category};
-use profiler_core::internal::profile::{CategoryRow, StringId};
+use profiler_gecko::CategoryRow;
+use profiler_gecko::frame_names::{IDLE, TRUNCATED_STACK, USER};
+use profiler_gecko::model::{TextTable, find_category};
+use profiler_json::StringId;
+use profiler_json::interner::Interner;
 
 use super::frames::{Frames, MemberNumber, Position, RawFrame};
 use super::generated::GeneratedNames;
@@ -18,12 +19,12 @@ use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
 use super::strings::ProfileStrings;
-use crate::source_path::viewer_form;
+use profiler_symbols::source_path::viewer_form;
 
 /// A function of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Func {
-    pub(super) name: StringId,
+    pub name: StringId,
     pub(super) source: Option<StringId>,
     origin: Origin,
 }

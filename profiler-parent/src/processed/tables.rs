@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::internal::profile::model::TextTable;
-use profiler_core::internal::profile::{JsonWriter, StringId};
+use profiler_gecko::model::TextTable;
+use profiler_json::{JsonWriter, StringId};
 
 use super::frames::Frames;
 use super::libs::Libs;

@@ -10,14 +10,15 @@ use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::internal::entry::stack::{Frame, MAX_FRAMES};
 use profiler_core::internal::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::profile::model::ProcessModel;
-use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProfileSpec};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::internal::reader::{ByteSource, PoolReader, ThreadInfo};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
+use profiler_gecko::model::ProcessModel;
+use profiler_gecko::{ProcessRole, ProfileSpec};
+use profiler_json::JsonWriter;
+use profiler_sys::OwnFile;
 use serde_json::Value;
 
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use profiler_core::internal::profile::model::{ThreadHead, write_pauses};
-use profiler_core::internal::profile::{JsonWriter, ShownRange};
+use profiler_gecko::ShownRange;
+use profiler_gecko::model::{ThreadHead, write_pauses};
+use profiler_json::JsonWriter;
 
 use super::markers::MarkerColumns;
 use super::process::Process;

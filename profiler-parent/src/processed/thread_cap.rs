@@ -4,8 +4,8 @@
 //! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
 //! entries of other threads count as evicted.
 
-use profiler_core::internal::profile::model::{Delivery, entry_counts};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
+use profiler_gecko::model::{Delivery, entry_counts};
 
 use super::quota::Quota;
 

@@ -5,8 +5,8 @@
 //! has every tick. A batch of a pusher has the values of each second, because no engine takes more.
 //! Invariant: both contain the last and the highest value of each counter.
 
-use profiler_core::internal::profile::model::{CounterKind, CounterPoint};
 use profiler_core::time::{SessionClock, TimeConverter};
+use profiler_gecko::model::{CounterKind, CounterPoint};
 
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -105,7 +105,7 @@ const fn value_of([_, value, _]: CounterRow) -> i64 {
 }
 
 /// The values of a counter as changes since the value before. Unlike
-/// [`CounterPoints`](profiler_core::internal::profile::model::CounterPoints), it does not divide
+/// [`CounterPoints`](profiler_gecko::model::CounterPoints), it does not divide
 /// the changes of a rate into the steps that a viewer draws.
 #[derive(Debug)]
 pub(super) struct CounterChanges {

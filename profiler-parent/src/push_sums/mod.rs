@@ -12,39 +12,43 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use numbers::{
+pub use numbers::{
     CaptureSum, DestinationName, DestinationRow, DestinationSum, PushOutcomes, PushReading,
 };
 
 use crate::process_table::session_sums::{BoundedSums, Sum};
 
 /// The most destinations that have series of their own.
-pub(crate) const MOST_DESTINATIONS: usize = 20;
+pub const MOST_DESTINATIONS: usize = 20;
 
 /// The numbers of a pusher. All but those of what waits only grow.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PushNumbers {
-    pub(crate) captures: CaptureSum,
+pub struct PushNumbers {
+    /// What was captured.
+    pub captures: CaptureSum,
     /// The bytes of its spool.
-    pub(crate) spool_bytes: u64,
+    pub spool_bytes: u64,
     /// Batches that wait at its end stay in the spool. Otherwise they are lost then.
-    pub(crate) keeps_waiting: bool,
-    pub(crate) destinations: Vec<DestinationNumbers>,
+    pub keeps_waiting: bool,
+    /// What each destination has got.
+    pub destinations: Vec<DestinationNumbers>,
 }
 
 /// The numbers of a destination of a pusher.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DestinationNumbers {
+pub struct DestinationNumbers {
     /// Its address, without secrets.
-    pub(crate) address: String,
-    pub(crate) waiting_batches: u64,
+    pub address: String,
+    /// Batches that wait for the destination.
+    pub waiting_batches: u64,
     /// The entries in these batches.
-    pub(crate) waiting_entries: u64,
-    pub(crate) sum: DestinationSum,
+    pub waiting_entries: u64,
+    /// What was sent and lost so far.
+    pub sum: DestinationSum,
 }
 
 /// A pusher, as the metrics see it.
-pub(crate) trait PushSource: fmt::Debug + Send + Sync {
+pub trait PushSource: fmt::Debug + Send + Sync {
     /// Its numbers so far.
     fn numbers(&self) -> PushNumbers;
 }
@@ -55,7 +59,7 @@ struct PusherNumber(u64);
 
 /// The sums over all pushers of a session. See the head of this file.
 #[derive(Debug, Default)]
-pub(crate) struct PushSums(Mutex<ListedPushers>);
+pub struct PushSums(Mutex<ListedPushers>);
 
 #[derive(Debug)]
 struct ListedPushers {
@@ -79,8 +83,7 @@ impl Default for ListedPushers {
 
 /// A listed pusher. Dropped at its end; its numbers are kept then.
 #[derive(Debug)]
-#[cfg_attr(not(any(feature = "push", test)), allow(dead_code))]
-pub(crate) struct ListedPusher {
+pub struct ListedPusher {
     sums: Arc<PushSums>,
     number: PusherNumber,
 }
@@ -98,8 +101,7 @@ impl PushSums {
     }
 
     /// Lists a pusher.
-    #[cfg_attr(not(any(feature = "push", test)), allow(dead_code))]
-    pub(crate) fn list(self: &Arc<Self>, source: Arc<dyn PushSource>) -> ListedPusher {
+    pub fn list(self: &Arc<Self>, source: Arc<dyn PushSource>) -> ListedPusher {
         let mut listed = self.lock();
         let number = listed.next;
         listed.next = PusherNumber(number.0.saturating_add(1));
@@ -109,7 +111,7 @@ impl PushSums {
     }
 
     /// The present numbers; `None` if there has been no pusher.
-    pub(crate) fn read(&self) -> Option<PushReading> {
+    pub fn read(&self) -> Option<PushReading> {
         let mut listed = self.lock();
         (listed.next > PusherNumber::default()).then(|| listed.read())
     }

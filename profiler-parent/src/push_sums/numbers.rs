@@ -7,60 +7,64 @@ use crate::process_table::session_sums::{OTHER, Sum, SumKey, plain_name};
 
 /// What pushers have captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CaptureSum {
+pub struct CaptureSum {
     /// The entries in all batches.
-    pub(crate) entries: u64,
+    pub entries: u64,
     /// The entries that were evicted before a batch contained them.
-    pub(crate) missed: u64,
+    pub missed: u64,
     /// The captures that have failed.
-    pub(crate) failed: u64,
+    pub failed: u64,
 }
 
 /// What has become of a batch that a pusher is done with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PushOutcomes {
+pub struct PushOutcomes {
     /// Accepted by the destination.
-    pub(crate) sent: u64,
+    pub sent: u64,
     /// Removed before it was sent, because the spool was full, or because its pusher ended and had
     /// no spool directory.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Refused by the destination, or a part of it.
-    pub(crate) rejected: u64,
+    pub rejected: u64,
 }
 
 /// What pushers have sent to one destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DestinationSum {
-    pub(crate) batches: PushOutcomes,
+pub struct DestinationSum {
+    /// What became of batches.
+    pub batches: PushOutcomes,
     /// The entries in these batches.
-    pub(crate) entries: PushOutcomes,
-    pub(crate) requests: u64,
-    pub(crate) failed_requests: u64,
+    pub entries: PushOutcomes,
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Those of them that failed.
+    pub failed_requests: u64,
     /// The bytes of accepted bodies before compression.
-    pub(crate) body_bytes: u64,
+    pub body_bytes: u64,
     /// The bytes of accepted bodies as they were sent.
-    pub(crate) sent_bytes: u64,
+    pub sent_bytes: u64,
     /// Entries that were evicted before a batch for this destination contained them.
-    pub(crate) missed_entries: u64,
+    pub missed_entries: u64,
     /// Batches that waited when their pusher ended. A pusher with the same spool directory sends
     /// them.
-    pub(crate) left_batches: u64,
+    pub left_batches: u64,
     /// Captures for this destination that have failed. A later batch has their entries, unless they
     /// are missed.
-    pub(crate) failed_captures: u64,
+    pub failed_captures: u64,
 }
 
 /// The address of a destination, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DestinationName(Arc<str>);
+pub struct DestinationName(Arc<str>);
 
 impl DestinationName {
-    pub(crate) fn new(address: &str) -> Self {
+    /// The name of the destination with this address.
+    pub fn new(address: &str) -> Self {
         Self(plain_name(address))
     }
 
     /// The name of all further destinations.
-    pub(crate) fn other() -> Self {
+    pub fn other() -> Self {
         Self(OTHER.into())
     }
 }
@@ -73,23 +77,29 @@ impl SumKey for DestinationName {
 
 /// The numbers of all pushers of a session.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PushReading {
-    pub(crate) captures: CaptureSum,
-    pub(crate) spool_bytes: u64,
+pub struct PushReading {
+    /// What was captured.
+    pub captures: CaptureSum,
+    /// The bytes of all spools.
+    pub spool_bytes: u64,
     /// One row for each destination; the last one may be that of further destinations.
-    pub(crate) destinations: Vec<DestinationRow>,
+    pub destinations: Vec<DestinationRow>,
 }
 
 /// The numbers of a destination.
 #[derive(Clone, Debug)]
-pub(crate) struct DestinationRow {
-    pub(crate) name: DestinationName,
-    pub(crate) waiting_batches: u64,
-    pub(crate) sum: DestinationSum,
+pub struct DestinationRow {
+    /// Its name.
+    pub name: DestinationName,
+    /// Batches that wait for it.
+    pub waiting_batches: u64,
+    /// What was sent to it and lost.
+    pub sum: DestinationSum,
 }
 
 impl PushOutcomes {
-    pub(crate) const fn named(&self) -> [(&'static str, u64); 3] {
+    /// The numbers with the names of the outcomes.
+    pub const fn named(&self) -> [(&'static str, u64); 3] {
         [
             ("sent", self.sent),
             ("lost", self.lost),
@@ -128,7 +138,7 @@ impl Sum for DestinationSum {
 
 impl DestinationName {
     /// The address, or that it stands for several.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -136,7 +146,7 @@ impl DestinationName {
 impl DestinationRow {
     /// What the destination has not got, in a sentence; `None` if it has everything, or if the rest
     /// waits.
-    pub(crate) fn losses(&self) -> Option<String> {
+    pub fn losses(&self) -> Option<String> {
         let DestinationSum {
             batches,
             entries,

@@ -10,9 +10,10 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::time::Timestamp;
+use profiler_gecko::gecko::IncompleteProcess;
+use profiler_gecko::{ProcessSummary, ProfileSpec, ShownRange};
+use profiler_json::JsonWriter;
 
 use super::pool_recovery::send_reading;
 use super::survey::{Survey, SurveyedProcess};
@@ -24,8 +25,8 @@ use crate::capture::parts::{PartError, Parts, spool};
 use crate::capture::recover::{Subject, write};
 use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
-use crate::output::ProfileFile;
 use crate::pools::PARENT;
+use profiler_files::output::ProfileFile;
 
 /// Display name of a parent whose pool is missing.
 const LOST_PARENT: &str = "lost parent";

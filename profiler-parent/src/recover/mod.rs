@@ -9,7 +9,7 @@
 mod find;
 mod merge;
 mod pool_recovery;
-mod processed;
+mod processed_recovery;
 mod survey;
 mod times;
 
@@ -20,7 +20,7 @@ pub use merge::Recovery;
 pub use pool_recovery::{PoolRecovery, recover};
 pub use survey::{Life, Survey, SurveyedProcess, survey};
 
-use crate::output::OutputError;
+use profiler_files::output::OutputError;
 
 /// The reason why nothing was recovered.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 
 use super::merge::Recovery;
 use super::survey::{SurveyedProcess, survey};
-use super::{RecoverError, merge, processed};
+use super::{RecoverError, merge, processed_recovery};
 use crate::capture::{self, CaptureEvent, CaptureEvents, Format};
 
 /// A recovery that has not begun.
@@ -65,7 +65,7 @@ impl PoolRecovery {
         let survey = survey(&self.directory)?;
         let events = &self.events.0;
         match self.format {
-            Format::Processed => processed::recover(survey, target, events),
+            Format::Processed => processed_recovery::recover(survey, target, events),
             Format::Gecko => merge::recover(survey, target, events),
         }
     }

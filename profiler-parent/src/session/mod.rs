@@ -10,9 +10,10 @@ mod builder;
 mod commands;
 mod confirmation;
 mod end_signal;
+mod engine_sources;
 mod error;
+mod extensions;
 mod limit;
-mod metrics;
 mod own_process;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use ipc_protocol::environment::SESSION_VARIABLE;
 use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
@@ -27,6 +29,7 @@ use profiler_core::session::{Features, SessionParams};
 
 pub use builder::SessionBuilder;
 pub use confirmation::Confirmation;
+pub use engine_sources::EngineSources;
 pub use error::SessionError;
 pub use limit::LimitError;
 pub use own_process::NotRecorded;
@@ -41,15 +44,16 @@ use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
 use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
-use crate::prometheus::{MetricsReader, MetricsSources};
+use crate::session_metrics::{MetricsReader, MetricsSources};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
     Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
     SupervisorContext, Trust,
 };
-use crate::symbols::SymbolStore;
 use end_signal::EndSignal;
+use extensions::SessionExtensions;
 use own_process::OwnProcess;
+use profiler_symbols::SymbolStore;
 
 /// How long the end of a session waits for its children to stop recording.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -67,8 +71,7 @@ pub struct Session {
     metrics: Arc<MetricsReader>,
     probes: Arc<ProbeRegistry>,
     captures: Arc<CaptureSources>,
-    #[cfg(feature = "push")]
-    pushed: Arc<crate::push::DestinationSeries>,
+    extensions: Arc<SessionExtensions>,
     observers: ObserverRegistry,
     end: EndSignal,
     supervisor: Supervisor,
@@ -296,7 +299,7 @@ impl Session {
             groups: Arc::clone(&self.groups),
             captures: Arc::clone(&self.captures),
             observers: self.observers.clone(),
-            metrics: Arc::clone(&self.metrics),
+            metrics: options.metrics_page(),
             session_end: self.end.receiver(),
         };
         let (alert_log, alerts) =
@@ -305,29 +308,26 @@ impl Session {
         LiveServer::start(address, sources, alert_log, alerts, monitor)
     }
 
-    /// Pushes what all processes record to engines outside of this process, until the pusher is
-    /// dropped or finished ([`Pusher::finish`](crate::push::Pusher::finish)), which is to be done
-    /// before the session ends. A pusher whose destination had one before continues its series: it
-    /// sends what was recorded since. One with only new destinations begins with everything that
-    /// the processes hold.
-    ///
-    /// # Errors
-    /// [`PushError`](crate::push::PushError); nothing is pushed then.
-    #[cfg(feature = "push")]
-    pub fn push_to(
-        &self,
-        options: &crate::push::PushOptions,
-    ) -> Result<crate::push::Pusher, crate::push::PushError> {
-        crate::push::Pusher::start(self.push_sources(), options)
-    }
-
-    #[cfg(feature = "push")]
-    pub(crate) fn push_sources(&self) -> crate::push::PushSources {
-        crate::push::PushSources {
+    /// What the crates under `engines/` need of a session.
+    #[doc(hidden)]
+    pub fn engine_sources(&self) -> EngineSources {
+        EngineSources {
             captures: Arc::clone(&self.captures),
-            series: Arc::clone(&self.pushed),
+            extensions: Arc::clone(&self.extensions),
             session_end: self.end.receiver(),
         }
+    }
+
+    /// The reader of the numbers for metrics.
+    #[doc(hidden)]
+    pub fn metrics_reader(&self) -> Arc<MetricsReader> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// A receiver that is disconnected when the session ends.
+    #[doc(hidden)]
+    pub fn end_receiver(&self) -> Receiver<()> {
+        self.end.receiver()
     }
 
     /// A snapshot of the groups of all processes. Reads the pools without asking a process, see
@@ -453,8 +453,7 @@ impl Session {
             metrics,
             probes,
             captures,
-            #[cfg(feature = "push")]
-            pushed: Arc::default(),
+            extensions: Arc::default(),
             observers,
             end,
             supervisor,

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::internal::sys::OwnDescriptor;
+use profiler_sys::OwnDescriptor;
 
 use crate::sys::{ChildHandle, Reaped, Waker};
 
@@ -102,9 +102,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
             state,
         });
         let for_thread = Arc::clone(&shared);
-        let thread = profiler_core::internal::sys::spawn_quiet("profiler-exits", move || {
-            for_thread.run(on_exit)
-        })?;
+        let thread = profiler_sys::spawn_quiet("profiler-exits", move || for_thread.run(on_exit))?;
         Ok(Self {
             shared,
             thread: Mutex::new(Some(thread)),

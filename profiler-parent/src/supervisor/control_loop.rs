@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
+use ipc_protocol::message::{GatherId, ToChild, ToParent};
 use ipc_protocol::transport::TransportError;
 use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, PoolId};
@@ -24,9 +24,8 @@ use super::{NOT_WAITED, SupervisorContext, local_process};
 use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
 use crate::generated_code::ProcessFiles;
-use crate::process_table::{Process, ProcessState};
 use crate::spawn::watch::ExitWatcher;
-use crate::sys::{ProcessFacts, facts_of};
+use crate::sys::facts_of;
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
@@ -127,14 +126,13 @@ impl ControlLoop {
             }
             SupervisorEvent::Connected { key, hello, sender } => {
                 // Noted now: once the child has ended, the system no longer tells it.
-                let files = ProcessFiles::note(hello.pid, self.is_trusted(key) == Some(true));
+                let files = ProcessFiles::note(
+                    hello.pid,
+                    self.context.processes.is_trusted(key) == Some(true),
+                );
                 let facts = facts_of(hello.pid);
                 // The child may have ended before its `Hello` was handled.
-                if self.context.processes.change(key, |process| {
-                    process.files = files;
-                    greet(process, &hello, facts)
-                }) == Some(true)
-                {
+                if self.context.processes.note_hello(key, &hello, files, facts) {
                     let mut link = Link::new(sender);
                     self.catch_up(key, &mut link);
                     self.links.insert(key, link);
@@ -194,18 +192,13 @@ impl ControlLoop {
     fn fit_for(&self, key: PoolId, control: Control) -> Control {
         match control {
             Control::SetProbes(probes)
-                if probes.contains(Probes::CPU) && self.is_trusted(key) == Some(false) =>
+                if probes.contains(Probes::CPU)
+                    && self.context.processes.is_trusted(key) == Some(false) =>
             {
                 Control::SetProbes(probes.without(Probes::CPU))
             }
             _ => control,
         }
-    }
-
-    /// Whether a child is trusted. `None` for a process that is not in the table.
-    fn is_trusted(&self, key: PoolId) -> Option<bool> {
-        let all = self.context.processes.lock();
-        Some(all.get(&key)?.is_trusted)
     }
 
     fn hear(&mut self, key: PoolId, message: ToParent) {
@@ -217,9 +210,7 @@ impl ControlLoop {
                     key,
                     &TransportError::PeerMisbehaved("answers to no request"),
                 );
-                self.context
-                    .processes
-                    .change(key, |process| process.hang_up());
+                self.context.processes.hang_up_one(key);
             }
         }
     }
@@ -297,12 +288,7 @@ impl ControlLoop {
         self.links.remove(&key);
         self.account(Event::Disconnected { key });
         let why = error.to_string();
-        self.context.processes.change(key, |process| {
-            // The first reason is the cause; later ones are its consequences.
-            if !process.is_over() && !process.has_hung_up() {
-                process.state = ProcessState::Disconnected(why.clone());
-            }
-        });
+        self.context.processes.note_disconnect(key, &why);
         if let Some((_, inputs)) = &self.capture {
             forward(
                 inputs,
@@ -321,14 +307,8 @@ impl ControlLoop {
     /// Takes the memory of a process back that has joined and has left before it began to record.
     /// The process may run on without a profiler.
     fn take_back_unused(&mut self, key: PoolId) {
-        let has_left = |process: &Process| process.has_joined && process.has_hung_up();
-        let has_left = self
-            .context
-            .processes
-            .lock()
-            .get(&key)
-            .is_some_and(has_left);
-        if has_left && !self.context.processes.has_begun(key) {
+        let processes = &self.context.processes;
+        if processes.has_joined_and_left(key) && !processes.has_begun(key) {
             let why = NOT_WAITED.to_owned();
             self.context.take_back(&self.watcher, key, why);
             self.account(Event::Forgotten { key });
@@ -497,12 +477,8 @@ impl ControlLoop {
                 let _ = obeyed.try_send(());
             }
         }
-        let mut all = self.context.processes.lock();
-        for (key, figures) in self.controller.take_changed_figures() {
-            if let Some(process) = all.get_mut(&key) {
-                process.figures = Some(figures);
-            }
-        }
+        let changed = self.controller.take_changed_figures();
+        self.context.processes.set_figures(changed);
     }
 }
 
@@ -526,25 +502,4 @@ fn believable(mut update: Update) -> Update {
         chunk.done = chunk.done.min(now);
     }
     update
-}
-
-/// Handles a process's `Hello`. `facts` is what the system says about the process. Returns whether
-/// the process is still alive.
-fn greet(process: &mut Process, hello: &Hello, facts: Option<ProcessFacts>) -> bool {
-    process.said_hello = true;
-    process.pid = hello.pid;
-    if let Some(facts) = facts.filter(|_| !process.has_joined) {
-        process.start = facts.start;
-    }
-    // It records, whatever was known about the process that was started.
-    process.cannot_record = None;
-    process.recorded_by = None;
-    process.program = Some(hello.name.clone()).filter(|name| !name.is_empty());
-    process.take_program_name();
-    let lives = !process.is_over();
-    if lives {
-        process.state = ProcessState::Connected;
-        process.image = process.image.or(facts.and_then(|facts| facts.image));
-    }
-    lives
 }

@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::{self, TransportError};
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::internal::profile::ProfileSpec;
+use profiler_gecko::ProfileSpec;
 
 use super::link::Control;
 use super::listen::InFlight;

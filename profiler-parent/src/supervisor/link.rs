@@ -302,8 +302,8 @@ mod tests {
     use ipc_protocol::message::{GatherOutcome, Proportion};
     use ipc_protocol::transport::in_process;
     use profiler_core::internal::manager::update::ManagerUpdate;
-    use profiler_core::internal::profile::ProfileSpec;
     use profiler_core::time::{Anchor, Timestamp};
+    use profiler_gecko::ProfileSpec;
 
     #[test]
     fn requests_to_a_child_that_does_not_answer_coalesce() {

@@ -18,7 +18,7 @@ use super::outer::Recorded;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle, Waker};
 use crate::controller::Event;
 use crate::pools::PoolDirectory;
-use crate::process_table::{Process, ProcessState, Remains};
+use crate::process_table::{ProcessState, Remains, TrackedProcess};
 
 /// Updates of this process's chunk manager, folded until the supervisor takes them.
 static LOCAL_UPDATES: Mutex<ManagerUpdate> = Mutex::new(ManagerUpdate::None);
@@ -113,9 +113,9 @@ pub(super) fn list(
         }
     };
     let remains = Remains::Pool(Arc::new(file.into()));
-    let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
-    process.in_file = context.pools.is_some();
-    process.cannot_record = Some(why);
+    let process = TrackedProcess::new(name, sys::process_id(), ProcessState::Parent, remains)
+        .with_pool_in_file(context.pools.is_some())
+        .with_refusal(why);
     context.processes.add(key, process);
     Ok(())
 }
@@ -142,8 +142,8 @@ fn start(
     session::start(params, options)?;
     let pool = session::pool_file().inspect_err(|_| session::stop())?;
     let remains = Remains::Pool(Arc::new(pool.into()));
-    let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
-    process.in_file = pools.is_some();
+    let process = TrackedProcess::new(name, sys::process_id(), ProcessState::Parent, remains)
+        .with_pool_in_file(pools.is_some());
     context.processes.add(key, process);
     Ok(())
 }

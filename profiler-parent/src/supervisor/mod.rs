@@ -34,14 +34,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::environment::SessionAddress;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session::{Features, SessionParams};
-use profiler_core::time::Timestamp;
+use profiler_sys::spawn_quiet;
 
 use crate::controller::MemoryLimit;
 use crate::groups::{ProbeRegistry, SnapshotReader};
 use crate::pools::PoolDirectory;
-use crate::process_table::{ProcessState, ProcessTable};
+use crate::process_table::ProcessTable;
 use crate::session_time::SessionTime;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::ControlLoop;
@@ -276,10 +275,7 @@ fn run_to_the_end(
 fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
     match event {
         SupervisorEvent::Exited { key, status } => {
-            processes.change(key, |process| {
-                process.state = ProcessState::Exited(status);
-                process.died = Some(Timestamp::now());
-            });
+            processes.note_exit_alone(key, status);
         }
         SupervisorEvent::Control { asked, .. } => {
             let _ = asked.send(processes.connected());
@@ -359,7 +355,7 @@ mod tests {
     use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::*;
-    use crate::process_table::{Process, Remains};
+    use crate::process_table::{ProcessState, Remains, TrackedProcess};
 
     #[test]
     fn exits_are_handled_and_callers_do_not_wait_after_a_panic_of_the_supervisor() {
@@ -368,7 +364,7 @@ mod tests {
         let remains = Remains::Expired(EntryCounts::default());
         processes.add(
             key,
-            Process::new("child", ProcessId::new(1), ProcessState::Connected, remains),
+            TrackedProcess::new("child", ProcessId::new(1), ProcessState::Connected, remains),
         );
         let (confirm, confirmed) = bounded(1);
         let (asked, number) = bounded(1);

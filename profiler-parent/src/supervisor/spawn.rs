@@ -18,14 +18,15 @@ use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::sys::{self, OwnFile};
+use profiler_core::internal::sys;
+use profiler_sys::OwnFile;
 
 use super::listen::PendingChild;
 use super::outer::Recorded;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::part_file::{PartFile, PartFileError};
-use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::process_table::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::spawn::{ChildFile, ChildResources, ChildStartError, spawn};
 
 /// Pause between two tries to join while memory is being freed: doubled each time, up to the
@@ -108,21 +109,14 @@ impl ProfiledChild {
 
     /// Its name in profiles.
     pub fn name(&self) -> String {
-        self.processes
-            .lock()
-            .get(&self.key)
-            .map(|process| process.name.clone())
-            .unwrap_or_default()
+        self.processes.name_of(self.key).unwrap_or_default()
     }
 
     /// Names the child after the program that records: another one than the started program if that
     /// is a wrapper, such as a shell. The child itself says its program's name when it connects;
     /// if it ends before, the name stays as it is.
     pub fn name_by_program(&self) {
-        self.processes.change(self.key, |process| {
-            process.is_named_by_program = true;
-            process.take_program_name();
-        });
+        self.processes.name_by_program(self.key);
     }
 
     /// Returns a handle to send the child signals, from any thread, also while this one waits.
@@ -328,17 +322,13 @@ fn spawn_profiled(
     let mut child = spawn(command, &resources)?;
     drop(line); // only the child holds its end now, so the channel ends with it
     let pid = ProcessId::new(child.id());
-    let mut process = Process::new(
-        name,
-        pid,
-        ProcessState::Starting,
-        Remains::Pool(Arc::clone(&pool)),
-    );
-    process.parent = Some(sys::process_id());
-    process.part_file = part_file;
-    process.in_file = context.pools.is_some();
-    process.abandon = Some(abandon);
-    process.is_trusted = trust == Trust::Trusted;
+    let remains = Remains::Pool(Arc::clone(&pool));
+    let process = TrackedProcess::new(name, pid, ProcessState::Starting, remains)
+        .with_parent(sys::process_id())
+        .with_part_file(part_file)
+        .with_pool_in_file(context.pools.is_some())
+        .with_channel(abandon)
+        .with_trust(trust == Trust::Trusted);
     context.processes.add(key, process);
     // Before the child can be reaped, so that the outer session finds it.
     context.tell_outer(Recorded::here(name, pid, Some(sys::process_id())));
@@ -369,8 +359,8 @@ fn spawn_unprofiled(
         .map_err(|source| SpawnError::Start { program, source })?;
     let remains = Remains::Unprofiled(why);
     let pid = ProcessId::new(child.id());
-    let mut process = Process::new(name, pid, ProcessState::Starting, remains);
-    process.parent = Some(sys::process_id());
+    let process = TrackedProcess::new(name, pid, ProcessState::Starting, remains)
+        .with_parent(sys::process_id());
     context.processes.add(key, process);
     Ok(adopt(context, supervisor, key, child, false)?)
 }
@@ -379,7 +369,7 @@ fn spawn_unprofiled(
 /// run.
 fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::process::Child) {
     let _ = (child.kill(), child.wait());
-    context.processes.change(key, |process| process.hang_up()); // ends its channel
+    context.processes.hang_up_one(key); // ends its channel
     context.processes.remove(key);
     context.groups.forget_reader(key);
 }
@@ -401,9 +391,8 @@ fn adopt(
         return Err(refused.error);
     }
     let alive = Arc::new(());
-    context
-        .processes
-        .change(key, |process| process.handle = Arc::downgrade(&alive));
+    let handle = Arc::downgrade(&alive);
+    context.processes.attach_handle(key, handle);
     Ok(ProfiledChild {
         processes: Arc::clone(&context.processes),
         supervisor: supervisor.clone(),

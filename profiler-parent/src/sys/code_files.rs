@@ -12,15 +12,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::sys::{FileIdentity, OwnDescriptor};
 use profiler_core::time::UnixNs;
+use profiler_sys::{FileIdentity, FoundFile, OwnDescriptor};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp, open, openat,
     openat2, statx,
 };
 use rustix::io::Errno;
 
-use super::{FileFacts, FileWriters, FoundFile, UserId};
+use super::{FileFacts, FileWriters, UserId};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// The directory in which runtimes write their files.
@@ -163,22 +163,20 @@ impl CodeDirectory {
     }
 }
 
-impl FoundFile {
-    /// What the system says about the file.
-    pub(crate) fn facts(&self) -> io::Result<FileFacts> {
-        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let about = statx(self.descriptor(), "", AtFlags::EMPTY_PATH, mask)?;
-        let has_birth = about.stx_mask & StatxFlags::BTIME.bits() != 0;
-        Ok(FileFacts {
-            is_regular: FileType::from_raw_mode(about.stx_mode.into()) == FileType::RegularFile,
-            owner: UserId::new(about.stx_uid),
-            writers: writers_of(&about),
-            links: about.stx_nlink,
-            bytes: about.stx_size,
-            changed: time_of(about.stx_mtime),
-            born: has_birth.then(|| time_of(about.stx_btime)),
-        })
-    }
+/// What the system says about the file.
+pub(crate) fn facts_of_file(found: &FoundFile) -> io::Result<FileFacts> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let about = statx(found.descriptor(), "", AtFlags::EMPTY_PATH, mask)?;
+    let has_birth = about.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Ok(FileFacts {
+        is_regular: FileType::from_raw_mode(about.stx_mode.into()) == FileType::RegularFile,
+        owner: UserId::new(about.stx_uid),
+        writers: writers_of(&about),
+        links: about.stx_nlink,
+        bytes: about.stx_size,
+        changed: time_of(about.stx_mtime),
+        born: has_birth.then(|| time_of(about.stx_btime)),
+    })
 }
 
 /// Who may write to a file. By convention, the group of a user alone has the user's number.
@@ -224,14 +222,14 @@ mod tests {
         std::os::unix::fs::symlink("file", directory.path().join("link")).unwrap();
         let open = directory_at(directory.path()).unwrap();
         let file = open.find("file", false).unwrap();
-        let facts = file.facts().unwrap();
+        let facts = facts_of_file(&file).unwrap();
         assert!(facts.is_regular && facts.bytes == 4 && facts.links == 1);
         assert!(facts.born.is_none_or(|born| born <= facts.changed));
         assert_eq!(facts.owner.get(), rustix::process::geteuid().as_raw());
         let opened = file.open().unwrap().unwrap();
         assert_eq!(std::io::read_to_string(opened).unwrap(), "text");
         let link = open.find("link", false).unwrap();
-        assert!(!link.facts().unwrap().is_regular);
+        assert!(!facts_of_file(&link).unwrap().is_regular);
         let missing = open.find("nothing", false).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         assert!(open.is_same(&directory_at(directory.path()).unwrap()));

@@ -15,7 +15,6 @@ mod imp;
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
-mod file_stamp;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod other_process;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -25,7 +24,6 @@ pub(crate) use code_files::*;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use whereabouts::*;
 
-pub(crate) use file_stamp::FileStamp;
 pub(crate) use imp::*;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use other_process::{facts_of, is_running, maps_file, name_of};

@@ -9,25 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::internal::sys::{ForeignFile, OwnDescriptor};
 use profiler_core::time::UnixNs;
+use profiler_sys::{FoundFile, OwnDescriptor};
 
 use super::{FileFacts, ProcessFacts, Reaped, Whereabouts, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = false;
-
-/// Reads at a position, without moving the file's offset.
-#[cfg(unix)]
-pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, room, position)
-}
-
-/// Reads at a position. Moves the offset of this handle, which is not the child's.
-#[cfg(windows)]
-pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, room, position)
-}
 
 /// A number of open files that this process may have on every system.
 pub(crate) const fn descriptor_limit() -> u64 {
@@ -140,54 +128,6 @@ pub(crate) fn facts_of(_: ProcessId) -> Option<ProcessFacts> {
     None
 }
 
-/// Opens a file for reading if it is a regular file: see [`FoundFile::open`].
-pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
-    FoundFile::at(path)?.open()
-}
-
-/// A file to which a path led. If another file replaces it at this path, the value refers to the
-/// other file.
-#[derive(Debug)]
-pub(crate) struct FoundFile(PathBuf);
-
-impl FoundFile {
-    /// Finds a file, and follows links.
-    pub(crate) fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self(std::fs::canonicalize(path)?))
-    }
-
-    /// The path of this file, which contains no links.
-    #[cfg(feature = "view")]
-    pub(crate) fn real_path(&self) -> io::Result<PathBuf> {
-        Ok(self.0.clone())
-    }
-
-    /// Opens the file for reading if it is a regular file. Never waits for the writer of a FIFO.
-    pub(crate) fn open(&self) -> io::Result<Option<ForeignFile>> {
-        if !std::fs::metadata(&self.0)?.is_file() {
-            return Ok(None);
-        }
-        let mut options = File::options();
-        options.read(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
-        let file = options.open(&self.0)?;
-        // Another file may have replaced it at the same path.
-        let is_file = file.metadata()?.is_file();
-        Ok(is_file.then(|| file.into()))
-    }
-
-    /// Needed only for files in a [`CodeDirectory`], of which there are none.
-    pub(crate) fn facts(&self) -> io::Result<FileFacts> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-/// Converts the bytes of a path.
-pub(crate) fn path_of(name: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(name).into_owned().into()
-}
-
 /// Not known on this system.
 pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
     false
@@ -197,11 +137,6 @@ pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
 #[cfg(feature = "live")]
 pub(crate) fn usage(_: profiler_core::ids::ProcessId) -> Option<super::Usage> {
     None
-}
-
-/// Other systems have no vDSO.
-pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Not known on this system.
@@ -245,6 +180,11 @@ pub(crate) fn own_temporary_directory() -> io::Result<CodeDirectory> {
 
 /// There are no such directories on this system.
 pub(crate) fn directory_at(_: &Path) -> io::Result<CodeDirectory> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Needed only for files in a [`CodeDirectory`], of which there are none.
+pub(crate) fn facts_of_file(_: &FoundFile) -> io::Result<FileFacts> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use profiler_parent::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{LiveOptions, LiveServer, Session};
+use profiler_prometheus::on_live_page;
 
 /// A time-out much longer than an answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,7 +42,7 @@ impl Asked {
             .features(Features::NONE)
             .memory_limit(ByteLimit::new(8 << 20));
         let session = builder.start().expect("a session");
-        let options = LiveOptions::default().alerts(None);
+        let options = on_live_page(&session, LiveOptions::default().alerts(None));
         let live = session
             .serve_live_with(([127, 0, 0, 1], 0).into(), options)
             .expect("a page");

@@ -18,7 +18,7 @@ use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::text_marker;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
-use profiler_parent::push::{PushDestination, PushOptions};
+use profiler_push::{PushDestination, PushOptions};
 
 use super::sink::Sink;
 use crate::faults::at_length;
@@ -51,7 +51,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     };
     let memory = PeakMemory::begin()?;
     let nothing = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-    let pusher = session.push_to(&options(&nothing)?)?;
+    let pusher = profiler_push::Pusher::start(&session, &options(&nothing)?)?;
     let failed = || {
         pusher
             .report()
@@ -67,7 +67,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     );
     drop(pusher.finish(Duration::ZERO));
     let sink = Sink::start()?;
-    let pushed = session.push_to(&options(&sink.address)?)?.finish(DRAIN);
+    let pushed = profiler_push::Pusher::start(&session, &options(&sink.address)?)?.finish(DRAIN);
     let growth = memory.growth_mib()?;
     let to = pushed.destinations.first().context("no destination")?;
     ensure!(to.waiting_batches == 0, "not sent in time: {pushed:?}");

@@ -21,7 +21,7 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use profiler_parent::groups::Probes;
-use profiler_parent::push::{PushDestination, PushOptions};
+use profiler_push::{PushDestination, PushOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::faults::at_length;
@@ -116,7 +116,7 @@ impl PushMeasurements {
     fn round(&mut self, session: &Session, options: &PushOptions) -> Result<()> {
         self.without.extend(cpu_of_periods(PERIODS));
         let memory = PeakMemory::begin()?;
-        let pusher = session.push_to(options)?;
+        let pusher = profiler_push::Pusher::start(&session, options)?;
         // The first batch has more entries than the others. Then a period begins between two.
         std::thread::sleep(PERIOD.mul_f64(1.5));
         self.with.extend(cpu_of_periods(PERIODS));

@@ -11,7 +11,7 @@ use integration_tests::patience::LONG;
 use integration_tests::relay::{Fault, Relay};
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
-use profiler_parent::push::{PushDestination, PushOptions};
+use profiler_push::{PushDestination, PushOptions};
 
 const ROUNDS: u64 = 40;
 /// Rounds from one fault to the next.
@@ -37,7 +37,8 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     let session = Session::builder().features(Features::NONE).start()?;
     let address = format!("clickhouse+http://{}/{DATABASE}", relay.address());
     let options = PushOptions::to(PushDestination::parse(&address)?);
-    let pusher = session.push_to(&options.period(Duration::from_millis(200)))?;
+    let pusher =
+        profiler_push::Pusher::start(&session, &options.period(Duration::from_millis(200)))?;
     for round in 0..ROUNDS {
         // A body that fails once is accepted before the next fault.
         if round % EVERY == 0 {

@@ -16,9 +16,9 @@ use ipc_protocol::message::{
 };
 use ipc_protocol::transport::ChildEnds;
 use ipc_protocol::transport::listener::Endpoint;
-use profiler_core::internal::profile::ProcessSummary;
-use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session::{self, StartOptions};
+use profiler_gecko::ProcessSummary;
+use profiler_sys::spawn_quiet;
 
 /// Writes data into the part file, and returns the length to announce.
 type Lie = fn(&File) -> anyhow::Result<u64>;

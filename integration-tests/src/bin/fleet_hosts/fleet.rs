@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::clickhouse::Cluster;
-use profiler_parent::export::{ExportOptions, Target, export};
+use profiler_export::{ExportOptions, Target, export};
 
 use super::FleetPlan;
 use super::host::HostReport;

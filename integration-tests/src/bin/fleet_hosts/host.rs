@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use profiler_parent::push::{PushDestination, PushOptions, PushReport, push_files};
+use profiler_push::{PushDestination, PushOptions, PushReport, push_files};
 use serde::{Deserialize, Serialize};
 
 use super::batch::RecordedBatch;

@@ -6,7 +6,7 @@
 //!
 //! Every host is a process of this program. In each period it takes the next of the profiles, moves
 //! it to the present, gives it its own host name, and sends it with the code of the pusher
-//! ([`push_files`](profiler_parent::push::push_files)): encoded, compressed, retried. The hosts
+//! ([`push_files`](profiler_push::push_files)): encoded, compressed, retried. The hosts
 //! begin at different times within the first period. The servers and the hosts share this machine.
 //!
 //! At the end, the program compares what the store has with what was sent, prints a table, and

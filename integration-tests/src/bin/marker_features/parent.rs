@@ -6,8 +6,8 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::patience::until;
+use profiler_files::output::ProfileFile;
 use profiler_parent::core::session::Features;
-use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{Format, ProfiledChild, Session, marker};
 
 use crate::expect::{expectation, gecko_expectation};

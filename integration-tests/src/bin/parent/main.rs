@@ -35,8 +35,8 @@ use profiler_core::ids::ByteLimit;
 use profiler_core::marker::category;
 use profiler_core::text_marker;
 use profiler_parent::core::session::Features;
-use profiler_parent::push::{PushDestination, PushOptions, Pusher};
 use profiler_parent::{ProcessState, ProfiledChild, Session};
+use profiler_push::{PushDestination, PushOptions, Pusher};
 
 struct Parent {
     /// Ends before the session.
@@ -109,7 +109,7 @@ impl Parent {
             ["push", address, spool] => {
                 let options = PushOptions::to(PushDestination::parse(address)?);
                 let options = options.period(Duration::from_millis(250)).spool(spool);
-                self.pusher = Some(self.session()?.push_to(&options)?);
+                self.pusher = Some(Pusher::start(self.session()?, &options)?);
             }
             ["pushed"] => {
                 let report = self.pusher.as_ref().context("it does not push")?.report();

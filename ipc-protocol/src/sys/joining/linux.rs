@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, UserId};
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile, above_streams};
+use profiler_sys::{DescriptorLost, OwnDescriptor, OwnFile, above_streams};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

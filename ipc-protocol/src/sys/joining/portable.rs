@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use profiler_core::ids::{ProcessId, ProcessStart, UserId};
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile};
+use profiler_sys::{DescriptorLost, OwnDescriptor, OwnFile};
 
 use super::{Deadline, Peer};
 

@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 
 use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
+use profiler_sys::{DescriptorLost, OwnDescriptor};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType,

@@ -15,7 +15,7 @@ mod imp;
 use std::os::fd::RawFd;
 
 use ipc_channel::ipc::IpcReceiver;
-use profiler_core::internal::sys::OwnDescriptor;
+use profiler_sys::OwnDescriptor;
 
 pub(crate) use imp::{Connection, Guard, HangUp, ListeningSocket};
 

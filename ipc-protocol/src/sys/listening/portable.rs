@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver};
 use profiler_core::ids::ProcessId;
 #[cfg(unix)]
-use profiler_core::internal::sys::DescriptorLost;
+use profiler_sys::DescriptorLost;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

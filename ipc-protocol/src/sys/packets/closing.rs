@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use profiler_core::internal::sys::{OwnFile, spawn_quiet};
+use profiler_sys::{OwnFile, spawn_quiet};
 
 /// The sockets of one listener that wait to be closed.
 #[derive(Debug)]

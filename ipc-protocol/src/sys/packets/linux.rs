@@ -20,7 +20,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, OwnFile};
+use profiler_sys::{DescriptorLost, OwnDescriptor, OwnFile};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags,
     SocketType, sockopt,

@@ -7,8 +7,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 #[cfg(unix)]
-use profiler_core::internal::sys::DescriptorLost;
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::DescriptorLost;
+use profiler_sys::OwnFile;
 
 use super::{Closer, Packet};
 use crate::sys::ReceiveMode;

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ipc_channel::IpcError;
 use ipc_channel::ipc::{IpcReceiver, IpcSender};
-use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor};
+use profiler_sys::{DescriptorLost, OwnDescriptor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::MAX_FRAME_BYTES;

@@ -181,7 +181,7 @@ mod guarded_packets {
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
     use std::os::unix::fs::PermissionsExt;
 
-    use profiler_core::internal::sys::FileIdentity;
+    use profiler_sys::FileIdentity;
     use rustix::net::{
         AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
         SocketFlags, SocketType,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::internal::sys::OwnDescriptor;
+use profiler_sys::OwnDescriptor;
 
 use super::super::listener::Listener;
 use super::super::{TransportError, inherited, stale_sockets};

@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer};
 use super::super::changes::{
     Comparison, FunctionChange, ProcessChange, ShareChange, ShareChanges, Sides,
 };
-use super::super::run::Run;
-use super::tree::{Amounts, DiffTree, FunctionNames, leave_out_small, shown};
+use super::super::run::{Run, Times};
+use super::tree::{DiffTree, FunctionNames, leave_out_small, shown};
 use crate::profile::Time;
 
 /// The largest number of changed functions of a process.
@@ -113,7 +113,7 @@ impl<'c> PageData<'c> {
             .iter()
             .map(|process| DiffTree::of(&process.name, runs, &mut names))
             .collect();
-        let of = trees.iter().map(|tree| tree.nodes.len()).sum();
+        let of = trees.iter().map(|tree| tree.calls.count()).sum();
         let nodes = leave_out_small(&mut trees);
         let has_cpu = processes.iter().any(|process| process.cpu_ms.is_some());
         let processes = processes.iter().zip(&trees);
@@ -189,29 +189,29 @@ impl PageProcess {
         has_cpu: bool,
         names: &mut FunctionNames,
     ) -> Self {
-        let columns = |places: [usize; 2]| {
-            places.map(|place| {
-                let own = tree.nodes.iter().map(|node| amount(&node.own, place));
-                own.collect::<Vec<_>>()
-            })
+        let nodes = || tree.calls.nodes().map(|(_, node)| node);
+        let columns = |time: Time| {
+            let own = nodes().map(|node| amounts(node.own, time));
+            let (before, after) = own.map(|[before, after]| (before, after)).unzip();
+            [before, after]
         };
-        let caller = |caller: Option<usize>| caller.and_then(|caller| i64::try_from(caller).ok());
         let changes = process.functions.iter().take(MOST_CHANGES);
         Self {
             name: shown(&process.name),
             all: ByTime {
-                cpu: has_cpu.then(|| CPU.map(|place| amount(&tree.all, place))),
-                wall: WALL.map(|place| amount(&tree.all, place)),
+                cpu: has_cpu.then(|| amounts(tree.all, Time::Cpu)),
+                wall: amounts(tree.all, Time::Wall),
             },
-            callers: tree
-                .nodes
-                .iter()
-                .map(|node| caller(node.caller).unwrap_or(-1))
+            callers: nodes()
+                .map(|node| {
+                    node.caller
+                        .map_or(-1, |caller| i64::from(caller.number()) - 1)
+                })
                 .collect(),
-            functions: tree.nodes.iter().map(|node| node.function).collect(),
+            functions: nodes().map(|node| node.func).collect(),
             own: ByTime {
-                cpu: has_cpu.then(|| columns(CPU)),
-                wall: columns(WALL),
+                cpu: has_cpu.then(|| columns(Time::Cpu)),
+                wall: columns(Time::Wall),
             },
             changes: changes
                 .map(|change| PageChange::of(change, names.number(&change.function)))
@@ -220,12 +220,9 @@ impl PageProcess {
     }
 }
 
-/// The places of processor times, and of wall times, in [`Amounts`].
-const CPU: [usize; 2] = [0, 1];
-const WALL: [usize; 2] = [2, 3];
-
-fn amount(amounts: &Amounts, place: usize) -> Rounded {
-    Rounded(amounts.get(place).copied().unwrap_or(0.0))
+/// A time before and after.
+fn amounts(times: Sides<Times>, time: Time) -> [Rounded; 2] {
+    [times.before, times.after].map(|times| Rounded(times.of(time)))
 }
 
 impl PageChange {

@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use profiler_parent::internal::output::ProfileFile;
+use profiler_files::output::ProfileFile;
 
 use super::changes::{Comparison, Sides};
 use super::run::Run;

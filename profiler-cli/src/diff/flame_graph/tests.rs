@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use profiler_parent::WorkListener;
+use profiler_files::WorkListener;
 use serde_json::{Value, json};
 
 use super::super::compare::{ComparisonParams, compare};

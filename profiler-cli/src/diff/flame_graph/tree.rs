@@ -2,11 +2,12 @@
 //!
 //! Used by [`super::data`]. A node stands for a path of functions with the same names; its times
 //! are the means over the runs of each side. Nodes with small shares are left out: a node
-//! [`LEFT_OUT`] below their caller has their time, so all times add up. Invariants: a node comes
-//! after its caller; there are at most [`MOST_NODES`] nodes of functions, and as many for left-out
-//! ones.
+//! [`LEFT_OUT`] below their caller has their time, so all times add up. Invariant: there are at most
+//! [`MOST_NODES`] nodes of functions, and as many for left-out ones.
 
 use std::collections::HashMap;
+
+use profiler_export::call_tree::{CallId, CallTree};
 
 use super::super::changes::Sides;
 use super::super::run::{ProcessRun, Run, Times};
@@ -23,11 +24,11 @@ const MOST_DEPTH: usize = 500;
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 500;
 
-/// The name of the nodes that stand for the nodes that are left out; its number is 0.
-pub(super) const LEFT_OUT: &str = "(smaller calls)";
+/// The name of the nodes that stand for the nodes that are left out.
+const LEFT_OUT: &str = "(smaller calls)";
 
-/// Milliseconds: processor time before and after, wall time before and after.
-pub(super) type Amounts = [f64; 4];
+/// The number of [`LEFT_OUT`].
+const LEFT_OUT_NUMBER: usize = 0;
 
 /// The names of functions and their numbers.
 #[derive(Debug)]
@@ -78,152 +79,108 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// A function that was called on a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct DiffNode {
-    pub(super) caller: Option<usize>,
-    /// The number of its name.
-    pub(super) function: usize,
-    pub(super) own: Amounts,
-    /// With all callees.
-    total: Amounts,
-    depth: usize,
-}
-
 /// The merged call trees of the processes with one name.
 #[derive(Debug, Default)]
 pub(super) struct DiffTree {
-    pub(super) nodes: Vec<DiffNode>,
+    /// The functions are the numbers of their names.
+    pub(super) calls: CallTree<usize, Sides<Times>>,
+    /// The time of each node with all callees, before any node is left out.
+    totals: Vec<Sides<Times>>,
     /// The time of all threads.
-    pub(super) all: Amounts,
+    pub(super) all: Sides<Times>,
 }
 
 impl DiffTree {
     /// Merges the trees of the processes with this name in all runs.
     pub(super) fn of(name: &str, runs: Sides<&[Run]>, names: &mut FunctionNames) -> Self {
+        let zero = Times::default();
+        let before = |before| Sides {
+            before,
+            after: zero,
+        };
+        let after = |after| Sides {
+            before: zero,
+            after,
+        };
         let mut tree = Self::default();
-        let mut known = HashMap::new();
-        for (side, runs) in [runs.before, runs.after].into_iter().enumerate() {
-            let part = 1.0 / runs.len().max(1) as f64;
-            for process in runs.iter().filter_map(|run| run.processes.get(name)) {
-                tree.add(process, (side, part), names, &mut known);
-            }
-        }
-        for at in (0..tree.nodes.len()).rev() {
-            let Some(node) = tree.nodes.get_mut(at) else {
-                continue;
-            };
-            add(&mut node.total, node.own);
-            let (caller, total) = (node.caller, node.total);
-            if let Some(caller) = caller.and_then(|caller| tree.nodes.get_mut(caller)) {
-                add(&mut caller.total, total);
-            }
-        }
+        tree.add_runs(name, runs.before, names, before);
+        tree.add_runs(name, runs.after, names, after);
+        tree.totals = tree.calls.totals();
         tree
     }
 
-    fn add(
+    /// Adds the runs of one side; `of_side` makes the times of that side.
+    fn add_runs(
         &mut self,
-        process: &ProcessRun,
-        (side, part): (usize, f64),
+        name: &str,
+        runs: &[Run],
         names: &mut FunctionNames,
-        known: &mut HashMap<(Option<usize>, usize), usize>,
+        of_side: impl Fn(Times) -> Sides<Times>,
     ) {
-        let amounts = |times: Times| {
-            let mut amounts = Amounts::default();
-            let times = [(side, times.cpu), (side + 2, times.wall)];
-            for (place, ms) in times {
-                if let Some(amount) = amounts.get_mut(place) {
-                    *amount = ms * part;
-                }
-            }
-            amounts
-        };
-        for times in &process.all {
-            add(&mut self.all, amounts(*times));
-        }
-        let functions: Vec<usize> = process
-            .tree
-            .functions
-            .iter()
-            .map(|name| names.number(name))
-            .collect();
-        let mut places: Vec<usize> = Vec::with_capacity(process.tree.nodes.len());
-        for node in &process.tree.nodes {
-            let caller = node.caller.and_then(|caller| places.get(caller).copied());
-            let function = functions.get(node.function).copied().unwrap_or(0);
-            let next = self.nodes.len();
-            let place = *known.entry((caller, function)).or_insert(next);
-            if place == next {
-                let depth = caller.and_then(|caller| self.nodes.get(caller));
-                self.nodes.push(DiffNode {
-                    caller,
-                    function,
-                    depth: depth.map_or(0, |caller| caller.depth + 1),
-                    ..DiffNode::default()
-                });
-            }
-            if let Some(own) = self.nodes.get_mut(place) {
-                add(&mut own.own, amounts(node.own));
-            }
-            places.push(place);
+        let part = 1.0 / runs.len().max(1) as f64;
+        let mean = |times: Times| of_side(times * part);
+        for process in runs.iter().filter_map(|run| run.processes.get(name)) {
+            let ProcessRun { all, tree, .. } = process;
+            all.iter().for_each(|times| self.all += mean(*times));
+            let functions = tree.functions.iter().map(|name| names.number(name));
+            let functions: Vec<usize> = functions.collect();
+            let function = |number: usize| functions.get(number).copied();
+            let function = |number| function(number).unwrap_or(LEFT_OUT_NUMBER);
+            self.calls.merge(&tree.calls, function, mean);
         }
     }
 
-    /// The largest share of a node's time, of any kind on any side.
-    fn share(&self, node: &DiffNode) -> f64 {
-        let shares = node.total.iter().zip(&self.all);
-        let shares = shares.map(|(of, all)| if *all > 0.0 { of / all } else { 0.0 });
+    /// The largest share of a time in that of all threads, of any kind on any side.
+    fn share(&self, of: &Sides<Times>) -> f64 {
+        let shares = amounts(of).into_iter().zip(amounts(&self.all));
+        let shares = shares.map(|(of, all)| if all > 0.0 { of / all } else { 0.0 });
         shares.fold(0.0, f64::max)
-    }
-
-    fn is_kept(&self, node: &DiffNode, least: f64) -> bool {
-        node.depth < MOST_DEPTH && self.share(node) >= least
     }
 
     /// Leaves out the nodes with smaller shares than this. Returns their number.
     fn leave_out(&mut self, least: f64) -> usize {
-        let mut kept: Vec<DiffNode> = Vec::new();
-        let mut places: Vec<Option<usize>> = Vec::with_capacity(self.nodes.len());
-        // The node for the left-out callees of a node, by its place; `None` is the outermost level.
-        let mut rests: HashMap<Option<usize>, usize> = HashMap::new();
+        let mut kept: CallTree<usize, Sides<Times>> = CallTree::default();
+        // The place and the depth of each node that is kept.
+        let mut places: Vec<Option<(CallId, usize)>> = Vec::with_capacity(self.calls.count());
         let mut left_out = 0;
-        for node in &self.nodes {
-            let caller = match node.caller {
-                None => Some(None),
-                Some(caller) => places.get(caller).copied().flatten().map(Some),
+        for ((_, node), total) in self.calls.nodes().zip(&self.totals) {
+            let caller = node
+                .caller
+                .map(|caller| places.get(caller.index()).copied().flatten());
+            let place = match caller {
+                // A node whose caller is left out is in the time of its caller.
+                Some(None) => None,
+                _ => {
+                    let caller = caller.flatten();
+                    let depth = caller.map_or(0, |(_, depth)| depth + 1);
+                    let is_kept = depth < MOST_DEPTH && self.share(total) >= least;
+                    let (function, time) = match is_kept {
+                        true => (node.func, node.own),
+                        false => (LEFT_OUT_NUMBER, *total),
+                    };
+                    let place = kept.callee(caller.map(|(caller, _)| caller), function);
+                    kept.add_own(place, time);
+                    is_kept.then_some((place, depth))
+                }
             };
-            // A node whose caller is left out is in the time of its caller.
-            let place = caller.and_then(|caller| {
-                if self.is_kept(node, least) {
-                    kept.push(DiffNode { caller, ..*node });
-                    return Some(kept.len() - 1);
-                }
-                let next = kept.len();
-                let rest = *rests.entry(caller).or_insert(next);
-                if rest == next {
-                    kept.push(DiffNode {
-                        caller,
-                        ..DiffNode::default()
-                    });
-                }
-                if let Some(rest) = kept.get_mut(rest) {
-                    add(&mut rest.own, node.total);
-                }
-                None
-            });
             left_out += usize::from(place.is_none());
             places.push(place);
         }
-        self.nodes = kept;
+        self.calls = kept;
         left_out
     }
+}
+
+/// All times of both sides.
+fn amounts(times: &Sides<Times>) -> [f64; 4] {
+    let Sides { before, after } = times;
+    [before.cpu, after.cpu, before.wall, after.wall]
 }
 
 /// Leaves out small nodes of all trees, until few enough are left. Returns their number.
 pub(super) fn leave_out_small(trees: &mut [DiffTree]) -> usize {
     let shares = trees.iter().flat_map(|tree| {
-        let shares = tree.nodes.iter().map(move |node| tree.share(node));
+        let shares = tree.totals.iter().map(move |total| tree.share(total));
         shares.filter(|share| *share >= SMALLEST_SHARE)
     });
     let mut shares: Vec<f64> = shares.collect();
@@ -232,10 +189,4 @@ pub(super) fn leave_out_small(trees: &mut [DiffTree]) -> usize {
     let least = shares.get(MOST_NODES).map(|share| share.next_up());
     let least = least.unwrap_or(SMALLEST_SHARE);
     trees.iter_mut().map(|tree| tree.leave_out(least)).sum()
-}
-
-fn add(to: &mut Amounts, amounts: Amounts) {
-    for (to, amount) in to.iter_mut().zip(amounts) {
-        *to += amount;
-    }
 }

@@ -11,7 +11,7 @@ use super::read::PayloadReader;
 /// The payload of an interval whose start and end have these payloads of one type: of each field
 /// the value of the end or, if it has none, that of the start. Borrows from `start` if the end has
 /// at most one value, which is the number that both have in common.
-pub(crate) fn combined<'a>(start: &'a [u8], end: &[u8]) -> Cow<'a, [u8]> {
+pub fn combined<'a>(start: &'a [u8], end: &[u8]) -> Cow<'a, [u8]> {
     let values = |payload| PayloadReader::new(payload).encoded();
     if values(end).filter(has_value).count() <= 1 {
         return Cow::Borrowed(start);

@@ -40,7 +40,7 @@ impl<'a> PayloadReader<'a> {
     }
 
     /// The encoded values, up to the first one that is malformed.
-    pub(crate) fn encoded(mut self) -> impl Iterator<Item = &'a [u8]> {
+    pub fn encoded(mut self) -> impl Iterator<Item = &'a [u8]> {
         std::iter::from_fn(move || {
             let before = self.rest;
             self.next()?.ok()?;

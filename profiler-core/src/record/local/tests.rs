@@ -1,5 +1,9 @@
 //! Tests of threads that end within an entry, a session or their destructors.
 
+use std::sync::PoisonError;
+
+use super::super::join::join;
+use super::super::writer::Waiting;
 use super::*;
 use crate::params::{Features, SessionParams};
 use crate::session::{self, StartOptions};
@@ -9,9 +13,7 @@ fn a_thread_that_ends_within_an_entry_is_not_waited_for() {
     let body = || {
         let recorder = make_recorder().unwrap();
         let is_listed = || {
-            RECORDERS
-                .lock()
-                .unwrap()
+            recorder_list::recorders()
                 .iter()
                 .any(|listed| Arc::ptr_eq(listed, &recorder))
         };

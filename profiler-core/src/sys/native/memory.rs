@@ -6,7 +6,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use crate::sys::{OwnFile, open_file};
+use profiler_sys::{OwnFile, open_file};
 
 /// Minimum size of a page.
 const PAGE: u64 = 4096;

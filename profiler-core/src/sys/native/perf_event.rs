@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
-use crate::sys::{DescriptorTable, above_streams};
+use profiler_sys::{DescriptorTable, above_streams};
 
 /// An event: its descriptor, and a part of the number that the system gave it.
 ///
@@ -298,11 +298,11 @@ mod tests {
         }
         let event = open(own, 7, Duration::from_secs(3600)).unwrap();
         let close_elsewhere = move || {
-            sys::enter_own_table(&[]).unwrap();
+            profiler_sys::enter_own_table(&[]).unwrap();
             close(event);
             close_left_over();
         };
-        let elsewhere = sys::spawn_quiet("elsewhere", close_elsewhere);
+        let elsewhere = profiler_sys::spawn_quiet("elsewhere", close_elsewhere);
         elsewhere.unwrap().join().unwrap();
         assert!(is_open(event), "it is not in that table");
         assert!(!is_lost(event));

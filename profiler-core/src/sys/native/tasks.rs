@@ -79,7 +79,7 @@ pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
 
 /// A thread's name in the system, at most 15 bytes.
 pub(crate) fn name(thread: ThreadId) -> Option<String> {
-    let name = crate::sys::read_text(format!("/proc/self/task/{thread}/comm")).ok()?;
+    let name = profiler_sys::read_text(format!("/proc/self/task/{thread}/comm")).ok()?;
     Some(name.trim_ascii_end().to_owned())
 }
 

@@ -7,13 +7,13 @@ use std::fs::File;
 use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 use super::super::query::Query;
 use super::answer;
 use super::selection::Selection;
 use super::store::{self, FlameStore, SampledPools};
-use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::process_table::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::session_time::SessionTime;
 
 /// The samples of one pool.
@@ -28,7 +28,7 @@ impl ForeignSamples {
     pub fn of(pool: File) -> Self {
         let processes = Arc::<ProcessTable>::default();
         let remains = Remains::Pool(Arc::new(OwnFile::from(pool)));
-        let process = Process::new(
+        let process = TrackedProcess::new(
             "foreign",
             ProcessId::new(1),
             ProcessState::Connected,

@@ -14,14 +14,14 @@ mod process_frames;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use profiler_core::internal::profile::frame_names::{TRUNCATED_STACK, module_name};
-use profiler_core::internal::profile::interner::Interner;
+use profiler_gecko::frame_names::{TRUNCATED_STACK, module_name};
+use profiler_json::interner::Interner;
 use serde::Serialize;
 
-use crate::symbols::{Place, without_name};
 pub(super) use ids::FunctionId;
 use ids::FunctionIds;
 pub(super) use process_frames::{KnownModules, ProcessFrames};
+use profiler_symbols::{Place, without_name};
 
 /// Limits on the frames, functions and files of a session.
 const MOST_FRAMES: usize = 1 << 18;

@@ -50,15 +50,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 
 use super::query::Query;
 use crate::groups::SnapshotReader;
 use crate::process_table::ProcessTable;
-use crate::symbols::SymbolStore;
 use answer::FlameAnswer;
 pub use foreign::ForeignSamples;
 use names::NameLookup;
+use profiler_symbols::SymbolStore;
 use runs::RunRanges;
 use selection::Selection;
 use store::{FlameStore, FlameThread, SampledPools};

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::time::{Anchor, MonotonicNs};
+use profiler_sys::spawn_quiet;
 
 use super::frames::{ModuleNumber, UnnamedCode};
 use super::store::{FlameStore, FlameThread};
-use crate::symbols::{ModuleKey, SymbolStore};
+use profiler_symbols::{ModuleKey, SymbolStore};
 
 /// Names that are stored under one lock.
 const NAMES_PER_LOCK: usize = 4096;

@@ -12,8 +12,8 @@ use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::SampleEntry;
 use profiler_core::internal::reader::{Followed, Follower, Progress};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::TimeConverter;
+use profiler_sys::OwnFile;
 
 use super::catch_up::CatchUp;
 use super::frames::{FrameTable, KnownModules, ProcessFrames};
@@ -23,7 +23,7 @@ use super::threads::ThreadTable;
 use super::usage::{SampleTimes, Spent, WaitRange};
 use super::weights::{Room, ThreadNumber, Weight, Weights};
 use super::window::length_ns;
-use crate::process_table::Process;
+use crate::process_table::pool_list::ProcessForReader;
 use older::OlderChunk;
 
 /// The interval of samples, if the pool does not say it.
@@ -87,7 +87,7 @@ pub(super) struct SampledProcess {
 
 impl SampledProcess {
     /// Begins to read a process.
-    pub(super) fn new(key: PoolId, process: &Process, pool: &Arc<OwnFile>) -> Self {
+    pub(super) fn new(process: ProcessForReader<'_>, pool: &Arc<OwnFile>) -> Self {
         let follower = Follower::open_newest_first(Arc::clone(pool)).ok();
         let interval = follower
             .as_ref()
@@ -95,9 +95,9 @@ impl SampledProcess {
             .map(|params| params.interval_ns);
         Self {
             identity: ProcessIdentity {
-                key,
+                key: process.key,
                 pid: process.pid,
-                name: process.name.clone(),
+                name: process.name.to_owned(),
                 order: process.order,
             },
             is_unreadable: follower.is_none(),

@@ -11,7 +11,7 @@ mod paths;
 use std::hash::BuildHasher;
 
 use profiler_core::internal::entry::stack::Frame;
-use profiler_core::internal::profile::interner::ItemIndex;
+use profiler_json::interner::ItemIndex;
 
 use super::frames::FrameNumber;
 use super::hash::FastHash;

@@ -254,11 +254,10 @@ impl Samples {
     }
 
     fn update(&mut self, table: &ProcessTable) {
-        self.open
-            .update(table, |key, process| match &process.remains {
-                Remains::Pool(pool) => Some(SampledProcess::new(key, process, pool)),
-                Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
-            });
+        self.open.update(table, |process| match process.remains {
+            Remains::Pool(pool) => Some(SampledProcess::new(process, pool)),
+            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
+        });
         let sharers = self.open.iter().count() + 1;
         self.room.set_share((MOST_CELLS / sharers).max(LEAST_SHARE));
     }

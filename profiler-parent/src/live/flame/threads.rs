@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 
 use profiler_core::ids::ThreadId;
-use profiler_core::internal::profile::frame_names::thread_without_row;
 use profiler_core::internal::reader::ThreadInfo;
 use profiler_core::time::Timestamp;
+use profiler_gecko::frame_names::thread_without_row;
 
 use super::hash::FastMap;
 use super::stack_tree::NodeNumber;

@@ -204,7 +204,7 @@ fn l1_many_groups_of_one_name_are_merged_without_quadratic_work() {
     let all = snapshot_of(vec![process(1, (0..ROWS).map(of).collect())]);
     let (done, merged) = crossbeam_channel::bounded(1);
     let merge = move || drop(done.send(merged_since(&all, &GroupsSnapshot::default())));
-    let thread = profiler_core::internal::sys::spawn_quiet("test-merge", merge).unwrap();
+    let thread = profiler_sys::spawn_quiet("test-merge", merge).unwrap();
     // Quadratic work takes minutes.
     let merged = merged
         .recv_timeout(std::time::Duration::from_secs(120))

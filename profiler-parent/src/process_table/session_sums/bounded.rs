@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 /// Numbers that are added up.
-pub(crate) trait Sum: Clone + Default {
+pub trait Sum: Clone + Default {
     /// Combines each number with the same number of `other`.
     fn combine(&mut self, other: &Self, with: fn(u64, u64) -> u64);
 
@@ -24,7 +24,7 @@ pub(crate) trait Sum: Clone + Default {
 }
 
 /// What a sum is about.
-pub(crate) trait SumKey: Clone + Ord {
+pub trait SumKey: Clone + Ord {
     /// Whether it has the name of the sum of all further keys.
     fn is_other(&self) -> bool;
 }
@@ -40,7 +40,7 @@ type SourceSums<S> = BTreeMap<SumPlace, S>;
 
 /// Sums by key `K` over sources `P`. See the head of this file.
 #[derive(Debug)]
-pub(crate) struct BoundedSums<P, K, S> {
+pub struct BoundedSums<P, K, S> {
     most: usize,
     /// The keys that have a sum of their own.
     own: BTreeMap<K, SumPlace>,
@@ -53,11 +53,11 @@ pub(crate) struct BoundedSums<P, K, S> {
 
 /// What is shown of all sums.
 #[derive(Clone, Debug)]
-pub(crate) struct ShownSums<K, S> {
+pub struct ShownSums<K, S> {
     /// Sums of their own, in the order of their keys.
-    pub(crate) own: Vec<(K, S)>,
+    pub own: Vec<(K, S)>,
     /// The sum of all further keys, if there is one.
-    pub(crate) other: Option<S>,
+    pub other: Option<S>,
 }
 
 impl<P: Clone + Ord, K: SumKey, S: Sum> BoundedSums<P, K, S> {
@@ -90,11 +90,7 @@ impl<P: Clone + Ord, K: SumKey, S: Sum> BoundedSums<P, K, S> {
 
     /// Takes the present numbers of a source. Rows with equal keys are added up. Returns the number
     /// of rows that are in the sum of all further keys.
-    pub(crate) fn read<'a>(
-        &mut self,
-        source: &P,
-        rows: impl IntoIterator<Item = (&'a K, &'a S)>,
-    ) -> u64
+    pub fn read<'a>(&mut self, source: &P, rows: impl IntoIterator<Item = (&'a K, &'a S)>) -> u64
     where
         K: 'a,
         S: 'a,
@@ -117,7 +113,7 @@ impl<P: Clone + Ord, K: SumKey, S: Sum> BoundedSums<P, K, S> {
 
     /// Takes the last numbers of a source, which is gone now. It counts with the greatest numbers
     /// that were ever read of it. Its source must not be read again.
-    pub(crate) fn finish<'a>(&mut self, source: &P, rows: impl IntoIterator<Item = (&'a K, &'a S)>)
+    pub fn finish<'a>(&mut self, source: &P, rows: impl IntoIterator<Item = (&'a K, &'a S)>)
     where
         K: 'a,
         S: 'a,
@@ -129,7 +125,7 @@ impl<P: Clone + Ord, K: SumKey, S: Sum> BoundedSums<P, K, S> {
     }
 
     /// Adds up the numbers of all sources.
-    pub(crate) fn show(&self) -> ShownSums<K, S> {
+    pub fn show(&self) -> ShownSums<K, S> {
         let mut sums = self.gone.clone();
         for (place, sum) in self.present.values().flatten() {
             sums.entry(*place).or_default().add(sum);

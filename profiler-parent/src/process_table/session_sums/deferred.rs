@@ -52,7 +52,7 @@ impl DeferredSums {
     }
 
     /// Locks the sums, with all that has ended.
-    pub(in crate::process_table) fn lock(&self) -> MutexGuard<'_, SessionSums> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SessionSums> {
         let mut sums = locked(&self.sums);
         self.settle(&mut sums);
         sums

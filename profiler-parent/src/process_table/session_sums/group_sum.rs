@@ -13,17 +13,18 @@ use super::process_sum::{OTHER, plain_name};
 
 /// What identifies a group over all processes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GroupKey {
+pub struct GroupKey {
     /// The name of its processes.
-    pub(crate) process: Arc<str>,
-    pub(crate) kind: GroupKind,
+    pub process: Arc<str>,
+    /// Its kind.
+    pub kind: GroupKind,
     /// Its name; that of the process, if it is the group of a process.
-    pub(crate) name: Arc<str>,
+    pub name: Arc<str>,
 }
 
 impl GroupKey {
     /// The key of a group in a process of this name.
-    pub(crate) fn new(process: &Arc<str>, kind: GroupKind, name: &str) -> Self {
+    pub fn new(process: &Arc<str>, kind: GroupKind, name: &str) -> Self {
         let process = Arc::clone(process);
         let name = match kind {
             GroupKind::Process => Arc::clone(&process),
@@ -55,18 +56,21 @@ impl SumKey for GroupKey {
 
 /// Totals of a group. Times in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GroupSum {
+pub struct GroupSum {
     /// Entries from outside.
-    pub(crate) entries: u64,
+    pub entries: u64,
     /// Timed runs.
-    pub(crate) runs: u64,
-    pub(crate) wall_ns: u64,
+    pub runs: u64,
+    /// The time of all runs.
+    pub wall_ns: u64,
     /// The part of `wall_ns` whose processor time is known.
-    pub(crate) measured_ns: u64,
-    pub(crate) cpu_ns: u64,
-    pub(crate) blocking_ns: u64,
+    pub measured_ns: u64,
+    /// The processor time of all runs.
+    pub cpu_ns: u64,
+    /// The time by which runs were too long for their thread.
+    pub blocking_ns: u64,
     /// Runs up to the bound of each bucket: what is shown, so that no shown number falls.
-    pub(crate) within: [u64; BUCKETS],
+    pub within: [u64; BUCKETS],
 }
 
 impl From<&GroupTotals> for GroupSum {

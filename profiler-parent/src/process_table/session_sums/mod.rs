@@ -15,16 +15,18 @@ mod process_sum;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::entry_counts::EntryCounts;
 
-pub(crate) use bounded::{BoundedSums, Sum, SumKey};
+pub use bounded::{BoundedSums, ShownSums, Sum, SumKey};
 pub(super) use deferred::{DeferredSums, LastNumbers};
-pub(crate) use group_sum::{GroupKey, GroupSum, sums_in_pool};
+pub(crate) use group_sum::sums_in_pool;
+pub use group_sum::{GroupKey, GroupSum};
 pub(super) use process_sum::has_started;
-pub(crate) use process_sum::{OTHER, ProcessEnd, ProcessName, ProcessSum, plain_name};
+pub(crate) use process_sum::plain_name;
+pub use process_sum::{OTHER, ProcessEnd, ProcessName, ProcessSum};
 
 /// The most groups that have sums of their own.
-pub(crate) const MOST_GROUPS: usize = 1000;
+pub const MOST_GROUPS: usize = 1000;
 /// The most names of processes that have sums of their own.
-pub(crate) const MOST_NAMES: usize = 200;
+pub const MOST_NAMES: usize = 200;
 
 /// The last numbers of a process whose pool is closed.
 #[derive(Clone, Debug, Default)]
@@ -37,9 +39,11 @@ pub(crate) struct ClosedPool {
 
 /// The sums of a session. See the head of this file.
 #[derive(Debug)]
-pub(crate) struct SessionSums {
-    pub(crate) groups: BoundedSums<PoolId, GroupKey, GroupSum>,
-    pub(crate) processes: BoundedSums<PoolId, ProcessName, ProcessSum>,
+pub struct SessionSums {
+    /// The sums of groups.
+    pub groups: BoundedSums<PoolId, GroupKey, GroupSum>,
+    /// The sums of processes, by name.
+    pub processes: BoundedSums<PoolId, ProcessName, ProcessSum>,
 }
 
 impl Default for SessionSums {

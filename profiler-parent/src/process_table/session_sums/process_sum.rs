@@ -8,10 +8,10 @@ use profiler_core::internal::entry_counts::{DropReason, EntryCounts};
 
 use super::bounded::{Sum, SumKey};
 use crate::gather::verdict::Why;
-use crate::process_table::{Process, ProcessState, Remains};
+use crate::process_table::{ProcessState, Remains, TrackedProcess};
 
 /// The name of the sum of all further names.
-pub(crate) const OTHER: &str = "other";
+pub const OTHER: &str = "other";
 /// The longest name, in bytes. Longer ones are cut.
 const MOST_BYTES: usize = 256;
 
@@ -32,16 +32,16 @@ fn is_unfit(letter: char) -> bool {
 
 /// The name of processes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ProcessName(pub(crate) Arc<str>);
+pub struct ProcessName(pub Arc<str>);
 
 impl ProcessName {
     /// The key of a process of this name.
-    pub(crate) fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         Self(plain_name(name))
     }
 
     /// The key of all further names.
-    pub(crate) fn other() -> Self {
+    pub fn other() -> Self {
         Self(OTHER.into())
     }
 }
@@ -54,7 +54,7 @@ impl SumKey for ProcessName {
 
 /// How a process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessEnd {
+pub enum ProcessEnd {
     /// With exit code 0.
     Exited,
     /// With another exit code.
@@ -78,7 +78,7 @@ impl ProcessEnd {
     const COUNT: usize = 8;
 
     /// All ways, each with its name.
-    pub(crate) const ALL: [(Self, &'static str); Self::COUNT] = [
+    pub const ALL: [(Self, &'static str); Self::COUNT] = [
         (Self::Exited, "exited"),
         (Self::Failed, "failed"),
         (Self::Stopped, "stopped"),
@@ -90,7 +90,7 @@ impl ProcessEnd {
     ];
 
     /// How a process has ended that has started; `None` if it has not ended.
-    fn of(process: &Process) -> Option<Self> {
+    fn of(process: &TrackedProcess) -> Option<Self> {
         if matches!(process.remains, Remains::Brief(_)) {
             return process.is_over().then_some(Self::Brief);
         }
@@ -119,24 +119,24 @@ impl ProcessEnd {
 
 /// What the processes of one name have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProcessSum {
+pub struct ProcessSum {
     /// Processes that have connected, or have ended.
-    pub(crate) starts: u64,
+    pub starts: u64,
     /// Those that have ended, in the order of [`ProcessEnd::ALL`].
-    pub(crate) ends: [u64; ProcessEnd::COUNT],
+    pub ends: [u64; ProcessEnd::COUNT],
     /// Entries, including lost ones.
-    pub(crate) recorded: u64,
+    pub recorded: u64,
     /// Entries whose chunk was destroyed for newer ones.
-    pub(crate) evicted: u64,
+    pub evicted: u64,
     /// Entries that were never written, in the order of [`DropReason::ALL`].
-    pub(crate) dropped: [u64; DropReason::COUNT],
+    pub dropped: [u64; DropReason::COUNT],
     /// Entries that were being written when their process ended.
-    pub(crate) unfinished: u64,
+    pub unfinished: u64,
 }
 
 impl ProcessSum {
     /// The start and the end of a listed process.
-    pub(crate) fn of_life(process: &Process) -> Self {
+    pub(crate) fn of_life(process: &TrackedProcess) -> Self {
         let mut sum = Self::default();
         if !has_started(process) {
             return sum;
@@ -170,7 +170,7 @@ impl ProcessSum {
 
 /// Whether a process has connected or ended, and is not one that does not record. Its name is final
 /// then.
-pub(crate) fn has_started(process: &Process) -> bool {
+pub(crate) fn has_started(process: &TrackedProcess) -> bool {
     let is_here = process.said_hello || process.state == ProcessState::Parent || process.is_over();
     is_here && process.cannot_record.is_none() && !matches!(process.remains, Remains::Unprofiled(_))
 }

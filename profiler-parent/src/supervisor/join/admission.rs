@@ -22,13 +22,13 @@ use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::Joiner;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::pool;
-use profiler_core::internal::sys::{OwnDescriptor, OwnFile};
+use profiler_sys::{OwnDescriptor, OwnFile};
 
 use super::limits::Limits;
 use super::pending::now;
 use super::pool_look::{PoolLook, PoolLooks};
 use crate::controller::{Event, Refusal};
-use crate::process_table::{EarlierLife, Process, Remains};
+use crate::process_table::{EarlierLife, Remains, TrackedProcess};
 use crate::supervisor::listen::PendingChild;
 use crate::supervisor::outer::Recorded;
 use crate::supervisor::spawn::{ask_to_join, make_pool};
@@ -223,10 +223,10 @@ impl Admission {
         } = applicant;
         let listener = joiner.channel();
         let remains = Remains::Pool(Arc::clone(&pool));
-        let mut entry = Process::joined(&name, (pid, start), parent, remains);
-        entry.in_file = self.context.pools.is_some();
-        entry.abandon = Some(listener.cancel_handle());
-        entry.image = image;
+        let entry = TrackedProcess::joined(&name, (pid, start), parent, remains)
+            .with_pool_in_file(self.context.pools.is_some())
+            .with_channel(listener.cancel_handle())
+            .with_image(image);
         self.context.processes.add(key, entry);
         if let Err(error) = self.watch(key, process, pid, start) {
             joiner.refuse(JoinRefusal::System(error.to_string()));

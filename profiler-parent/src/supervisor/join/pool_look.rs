@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::sys::{OwnFile, spawn_quiet};
+use profiler_sys::{OwnFile, spawn_quiet};
 
 use crate::sys::maps_file;
 

@@ -12,7 +12,7 @@ use crossbeam_channel::{Sender, bounded};
 use ipc_protocol::environment::{SessionAddress, Token};
 use ipc_protocol::transport::joining::SessionListener;
 use ipc_protocol::transport::ready::ReadySet;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 
 use super::SessionAddressError;
 use super::admission::Admission;

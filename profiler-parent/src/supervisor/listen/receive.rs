@@ -27,7 +27,7 @@ use ipc_protocol::transport::listener::TryAccept;
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
 use ipc_protocol::transport::{Receiver, TransportError};
 use profiler_core::ids::PoolId;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 
 use super::slots::MessageSlots;
 use super::{IN_FLIGHT, PendingChild};

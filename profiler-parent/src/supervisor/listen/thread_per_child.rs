@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crossbeam_channel::Sender;
 use ipc_protocol::message::ToParent;
 use ipc_protocol::transport::TransportError;
-use profiler_core::internal::sys::spawn_quiet;
+use profiler_sys::spawn_quiet;
 
 use super::PendingChild;
 use super::slots::MessageSlots;

@@ -1,7 +1,7 @@
 //! Tests of the frames of all processes.
 
 use super::*;
-use crate::symbols::SourceFrame;
+use profiler_symbols::SourceFrame;
 
 fn names(table: &FrameTable, frame: FrameNumber) -> Vec<String> {
     let functions = table.functions_of(frame).iter();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::reader::{Follower, ReadError};
-use profiler_core::internal::sys::OwnFile;
+use profiler_sys::OwnFile;
 
 use super::super::hash::FastMap;
 use super::super::stack_tree::{NodeNumber, RecorderPaths};

@@ -8,9 +8,9 @@ use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::pool::layout::{Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
 use profiler_core::time::SessionClock;
+use profiler_sys::OwnFile;
 
 use super::super::sample_bytes::TestSample;
 

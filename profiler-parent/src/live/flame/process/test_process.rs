@@ -16,7 +16,7 @@ use super::super::weights::CellWeight;
 use super::super::window::Window;
 use super::test_pool::TestPool;
 use super::*;
-use crate::process_table::{ProcessState, Remains};
+use crate::process_table::Remains;
 
 /// The process, and what it is read with.
 pub(in crate::live::flame) struct TestProcess {
@@ -73,9 +73,18 @@ impl TestProcess {
 
     fn of(key: PoolId, pool: &Arc<OwnFile>) -> Self {
         let remains = Remains::Expired(EntryCounts::default());
-        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, remains);
+        let process = ProcessForReader {
+            key,
+            order: 0,
+            pid: ProcessId::new(1),
+            name: "p",
+            is_parent: false,
+            is_over: false,
+            died: None,
+            remains: &remains,
+        };
         Self {
-            process: SampledProcess::new(key, &process, pool),
+            process: SampledProcess::new(process, pool),
             frames: FrameTable::default(),
             room: Room::of(1000, 1000),
             now_ns: 0,

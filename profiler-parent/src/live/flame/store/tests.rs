@@ -2,8 +2,8 @@
 
 use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
+use profiler_sys::OwnFile;
 
 use super::super::super::query::Query;
 use super::super::answer;
@@ -12,7 +12,7 @@ use super::super::process::test_process::{sample, unchanged};
 use super::super::sample_bytes::TestSample;
 use super::super::selection::Selection;
 use super::*;
-use crate::process_table::{Process, ProcessState};
+use crate::process_table::{ProcessState, TrackedProcess};
 
 /// A session with pools that contain nothing.
 struct Tester {
@@ -34,7 +34,7 @@ impl Tester {
     /// Adds a process with this pool.
     fn add(&self, id: PoolId, pool: Arc<OwnFile>) {
         let remains = Remains::Pool(pool);
-        let process = Process::new("p", ProcessId::new(1), ProcessState::Connected, remains);
+        let process = TrackedProcess::new("p", ProcessId::new(1), ProcessState::Connected, remains);
         self.pools.processes.add(id, process);
     }
 
@@ -203,10 +203,7 @@ fn an_ended_process_is_read_to_its_end_in_any_pass() {
     let key = tester.start();
     read_once(&tester.pools, &tester.store);
     let exited = ProcessState::Exited(None);
-    tester
-        .pools
-        .processes
-        .change(key, |process| process.state = exited);
+    tester.pools.processes.set_state(key, exited);
     assert_eq!(tester.turns(false), [(key, 1)]);
     read_once(&tester.pools, &tester.store);
     assert!(tester.turns(true).is_empty());

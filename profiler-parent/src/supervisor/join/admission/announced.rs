@@ -8,7 +8,7 @@ use profiler_core::internal::pool;
 use super::super::limits::Limits;
 use super::super::pending::Announced;
 use super::{Admission, system_name};
-use crate::process_table::{BriefLife, Process, ProcessState, Remains};
+use crate::process_table::{BriefLife, ProcessState, Remains, TrackedProcess};
 use crate::sys::{ChildHandle, ProgramImage, Reaped, facts_of, is_running};
 
 impl Admission {
@@ -33,7 +33,7 @@ impl Admission {
         let parent = Some(request.parent).filter(|parent| parent.get() != 0);
         let name = Some(request.name).filter(|name| !name.is_empty());
         let name = name.unwrap_or_else(|| system_name(pid));
-        let entry = Process::joined(&name, (pid, start), parent, Remains::Brief(life));
+        let entry = TrackedProcess::joined(&name, (pid, start), parent, Remains::Brief(life));
         self.context.processes.add(key, entry);
         Some(announced)
     }

@@ -10,12 +10,12 @@ use ipc_protocol::message::JoinRefusal;
 use ipc_protocol::transport::joining::Joiner;
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::pool;
-use profiler_core::internal::sys::OwnDescriptor;
+use profiler_sys::OwnDescriptor;
 
 use super::super::limits::Limits;
 use super::super::pending::now;
 use super::{Admission, Applicant, FIRST_PAUSE, system_name};
-use crate::process_table::{Process, Remains};
+use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::NOT_WAITED;
 use crate::sys::facts_of;
 
@@ -85,7 +85,7 @@ impl Admission {
         if !processes.can_list_refused(pid, start, Limits::now().refused) {
             return self.keep_announced(announced);
         }
-        let entry = Process::joined(&name, (pid, start), parent, Remains::Unprofiled(why));
+        let entry = TrackedProcess::joined(&name, (pid, start), parent, Remains::Unprofiled(why));
         processes.add(key, entry);
         if self.watch(key, process, pid, start).is_err() {
             processes.remove(key);

@@ -1,0 +1,68 @@
+//! The profiler's own threads and descriptors in a host process, and files of the host.
+//!
+//! Used by all crates of the profiler that start a thread, keep a descriptor or open a file of the
+//! program. It knows nothing of pools, sessions or profiles. Not an interface for applications.
+//!
+//! Invariants: a thread of the profiler never runs a signal handler of the host
+//! ([`spawn_quiet`]); a descriptor that the program has closed is neither used nor closed again
+//! ([`OwnDescriptor`]); a file of the program is opened and closed without an effect on the
+//! program's locks ([`ForeignFile`], [`FoundFile`]).
+//!
+//! `linux` is complete; `portable` has the same functions for other systems, and is compiled and
+//! tested on Linux with `--cfg profiler_portable`.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[path = "linux.rs"]
+mod imp;
+
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+#[path = "portable.rs"]
+mod imp;
+
+mod descriptor;
+mod descriptor_table;
+mod file_stamp;
+mod foreign_file;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod found_file;
+mod own_threads;
+mod renewable;
+mod secret;
+mod threads;
+
+pub use descriptor::{
+    DescriptorLost, FileIdentity, OwnDescriptor, OwnFile, above_streams, open_file, read_file,
+    read_text,
+};
+pub use descriptor_table::{
+    DescriptorTable, end_profiler_table, enter_own_table, leave_program_table, occupy_low_numbers,
+};
+pub use file_stamp::FileStamp;
+pub use foreign_file::ForeignFile;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub use found_file::{FoundFile, open_regular};
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+pub use imp::{FoundFile, open_regular};
+pub use imp::{current_thread_number, path_of, read_at, vdso_image};
+pub use own_threads::{own_thread_count, own_thread_numbers};
+pub use renewable::Renewable;
+pub use secret::new_secret;
+pub use threads::{is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_code};
+
+/// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
+/// about the threads and files of the parent.
+pub fn forget_parent() {
+    own_threads::forget_parent();
+    descriptor_table::forget_parent();
+    foreign_file::forget_parent();
+}

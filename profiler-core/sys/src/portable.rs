@@ -1,0 +1,117 @@
+//! The portable fallback: no POSIX locks are known, and found files are paths.
+//!
+//! Has the same functions as `linux` and `found_file`.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+
+use crate::{FileIdentity, ForeignFile};
+
+/// The same file, still writable: without a name it cannot be opened for reading only.
+///
+/// # Errors
+/// When no descriptor is left.
+pub(crate) fn read_only(file: &File) -> io::Result<File> {
+    file.try_clone()
+}
+
+/// Device and inode of the file that has this number.
+pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel checks the number, and writes one `stat` to a buffer of that size.
+    let failed = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a call that did not fail wrote it.
+    let stat = unsafe { stat.assume_init() };
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // their types differ between systems
+    Ok(FileIdentity {
+        device: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+    })
+}
+
+/// Always false: the locks of a process cannot be known here.
+pub(crate) fn may_release_lock(_number: i32) -> bool {
+    false
+}
+
+/// A number of the calling thread, since there is no portable system number: threads are counted in
+/// the order in which they ask. Like a system's number, it fits into 32 bits; unlike one, it is never
+/// the number of the process, which would mark the main thread.
+pub fn current_thread_number() -> u64 {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(1 << 31);
+    thread_local! {
+        static OWN: Cell<u64> = const { Cell::new(0) };
+    }
+    if OWN.get() == 0 {
+        OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+    OWN.get()
+}
+
+/// Reads at a position, without moving the file's offset.
+#[cfg(unix)]
+pub fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, room, position)
+}
+
+/// Reads at a position. Moves the offset of this handle, which is not the child's.
+#[cfg(windows)]
+pub fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, room, position)
+}
+
+/// Opens a file for reading if it is a regular file: see [`FoundFile::open`].
+pub fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
+    FoundFile::at(path)?.open()
+}
+
+/// A file to which a path led. If another file replaces it at this path, the value refers to the
+/// other file.
+#[derive(Debug)]
+pub struct FoundFile(PathBuf);
+
+impl FoundFile {
+    /// Finds a file, and follows links.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self(std::fs::canonicalize(path)?))
+    }
+
+    /// The path of this file, which contains no links.
+    pub fn real_path(&self) -> io::Result<PathBuf> {
+        Ok(self.0.clone())
+    }
+
+    /// Opens the file for reading if it is a regular file. Never waits for the writer of a FIFO.
+    pub fn open(&self) -> io::Result<Option<ForeignFile>> {
+        if !std::fs::metadata(&self.0)?.is_file() {
+            return Ok(None);
+        }
+        let mut options = File::options();
+        options.read(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+        let file = options.open(&self.0)?;
+        // Another file may have replaced it at the same path.
+        let is_file = file.metadata()?.is_file();
+        Ok(is_file.then(|| file.into()))
+    }
+}
+
+/// Converts the bytes of a path.
+pub fn path_of(name: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(name).into_owned().into()
+}
+
+/// Other systems have no vDSO.
+pub fn vdso_image() -> io::Result<Vec<u8>> {
+    Err(io::ErrorKind::Unsupported.into())
+}

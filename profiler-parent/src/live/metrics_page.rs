@@ -1,0 +1,25 @@
+//! The metrics on the live page, which another crate writes.
+//!
+//! `profiler-prometheus` implements [`MetricsPage`]. Without one, the page has no path `metrics`.
+
+use std::fmt;
+
+/// Writes the metrics of a session for the live page.
+pub trait MetricsPage: fmt::Debug + Send + Sync {
+    /// The metrics as text, in the best format of those that the client accepts (the value of its
+    /// header `Accept`). May take long: called on a worker thread.
+    fn text(&self, accepted: &str) -> MetricsText;
+
+    /// Drops data that no client has requested for a while. Called every few seconds, and must
+    /// return at once.
+    fn tidy(&self) {}
+}
+
+/// Metrics as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsText {
+    /// The type of the text, for the header `Content-Type`.
+    pub content_type: &'static str,
+    /// The text.
+    pub text: String,
+}

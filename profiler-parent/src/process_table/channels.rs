@@ -1,0 +1,133 @@
+//! What the channel of a process brings: its hello, its end, and the figures of its memory.
+//!
+//! Part of the [`ProcessTable`]. Used by the supervisor's thread and by spawning. Invariant: a
+//! process whose recording has ended never becomes connected again.
+
+use std::sync::{Arc, Weak};
+
+use ipc_protocol::message::Hello;
+use profiler_core::ids::PoolId;
+
+use super::{ProcessState, ProcessTable, TrackedProcess};
+use crate::controller::ProcessFigures;
+use crate::generated_code::ProcessFiles;
+use crate::sys::ProcessFacts;
+
+impl ProcessTable {
+    /// Notes the hello of a process. `files` and `facts` are what the system says about it. Returns
+    /// whether its recording goes on.
+    pub(crate) fn note_hello(
+        &self,
+        key: PoolId,
+        hello: &Hello,
+        files: Option<Arc<ProcessFiles>>,
+        facts: Option<ProcessFacts>,
+    ) -> bool {
+        let lives = self.change(key, |process| {
+            process.files = files;
+            process.greet(hello, facts)
+        });
+        lives == Some(true)
+    }
+
+    /// Notes that the channel of a process has closed, for this reason. The first reason is the
+    /// cause; later ones are its consequences.
+    pub(crate) fn note_disconnect(&self, key: PoolId, why: &str) {
+        self.change(key, |process| {
+            if !process.is_over() && !process.has_hung_up() {
+                process.state = ProcessState::Disconnected(why.to_owned());
+            }
+        });
+    }
+
+    /// Ends the wait for the hello of a process, or closes its channel.
+    pub(crate) fn hang_up_one(&self, key: PoolId) {
+        self.change(key, |process| process.hang_up());
+    }
+
+    /// Ends the receive threads of all children at the end of the session.
+    pub(crate) fn hang_up(&self) {
+        for process in self.lock().values() {
+            process.hang_up();
+        }
+    }
+
+    /// Whether a process has joined by itself, and its channel has closed.
+    pub(crate) fn has_joined_and_left(&self, key: PoolId) -> bool {
+        let has_left = |process: &TrackedProcess| process.has_joined && process.has_hung_up();
+        self.lock().get(&key).is_some_and(has_left)
+    }
+
+    /// Whether a process is trusted. `None` if it is not in the table.
+    pub(crate) fn is_trusted(&self, key: PoolId) -> Option<bool> {
+        let all = self.lock();
+        Some(all.get(&key)?.is_trusted)
+    }
+
+    /// Notes the controller's new figures for the memory of processes.
+    pub(crate) fn set_figures(&self, changed: impl Iterator<Item = (PoolId, ProcessFigures)>) {
+        let mut all = self.lock();
+        for (key, figures) in changed {
+            if let Some(process) = all.get_mut(&key) {
+                process.figures = Some(figures);
+            }
+        }
+    }
+
+    /// Notes that the application holds a handle to a process, as long as `handle` is alive.
+    pub(crate) fn attach_handle(&self, key: PoolId, handle: Weak<()>) {
+        self.change(key, |process| process.handle = handle);
+    }
+
+    /// The name of a process. `None` if it is not in the table.
+    pub(crate) fn name_of(&self, key: PoolId) -> Option<String> {
+        let all = self.lock();
+        all.get(&key).map(|process| process.name.clone())
+    }
+
+    /// Names a process after the program that says hello.
+    pub(crate) fn name_by_program(&self, key: PoolId) {
+        self.change(key, |process| {
+            process.is_named_by_program = true;
+            process.take_program_name();
+        });
+    }
+}
+
+impl TrackedProcess {
+    /// Handles the process's hello. Returns whether its recording goes on.
+    fn greet(&mut self, hello: &Hello, facts: Option<ProcessFacts>) -> bool {
+        self.said_hello = true;
+        self.pid = hello.pid;
+        if let Some(facts) = facts.filter(|_| !self.has_joined) {
+            self.start = facts.start;
+        }
+        // It records, whatever was known about the process that was started.
+        self.cannot_record = None;
+        self.recorded_by = None;
+        self.program = Some(hello.name.clone()).filter(|name| !name.is_empty());
+        self.take_program_name();
+        let lives = !self.is_over();
+        if lives {
+            self.state = ProcessState::Connected;
+            self.image = self.image.or(facts.and_then(|facts| facts.image));
+        }
+        lives
+    }
+
+    /// Gives the process the name of its program, if that was asked for and the program is known.
+    fn take_program_name(&mut self) {
+        if let Some(program) = self.program.clone().filter(|_| self.is_named_by_program) {
+            self.name = program;
+        }
+    }
+
+    /// Ends the wait for the process's hello, or closes its channel. Messages that have arrived are
+    /// still handled.
+    pub(super) fn hang_up(&self) {
+        if let Some(abandon) = &self.abandon {
+            abandon.abandon();
+            abandon.hang_up();
+        }
+    }
+}

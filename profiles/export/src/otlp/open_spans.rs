@@ -1,0 +1,196 @@
+//! The span that was open when a sample was taken, and its group.
+//!
+//! Used by [`super::samples`], in the order of the samples' times. The innermost span is the one
+//! that began last. A span of `tracing` may be open without being entered: it counts only if its
+//! name is a label in the sample's stack, or if a poll of it contains the sample. Of a stack, the
+//! innermost functions are searched, and the innermost labels are known, so memory grows with the
+//! number of stacks, whatever their depth is.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::super::by_row::ByRow;
+use super::super::depth::MOST_FRAMES;
+use super::super::recording::Thread;
+use super::kinds::MarkerKind;
+use super::span_message::{Vocabulary, marker_name};
+use super::thread_spans::ThreadSpans;
+use profiler_reader::{NodeId, Tables};
+
+/// The number of open spans that are tried for a sample.
+const MOST_TRIED: usize = 64;
+/// The number of different labels of a stack that are known: the innermost ones.
+const MOST_LABELS: usize = 64;
+/// The field of a payload that has the name of a group.
+const GROUP: &str = "group";
+
+/// The names of groups, by the places of their spans. Equal names have the same memory.
+pub(in super::super) type GroupNames = HashMap<usize, Arc<str>>;
+
+/// The number of a name that spans of `tracing` have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LabelNumber(u32);
+
+/// What a sample belongs to: places of spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in super::super) struct SampleContext {
+    pub(in super::super) span: Option<usize>,
+    /// The innermost span with a group.
+    pub(in super::super) group: Option<usize>,
+}
+
+/// The spans of a thread over time. See the [module](self).
+#[derive(Debug)]
+pub(in super::super) struct OpenSpans<'s> {
+    /// Start, and place.
+    starts: Vec<(i64, usize)>,
+    /// End, start, and place.
+    ends: Vec<(i64, i64, usize)>,
+    started: usize,
+    ended: usize,
+    /// By start and place.
+    open: BTreeMap<(i64, usize), Candidate>,
+    candidates: HashMap<usize, Candidate>,
+    /// The names of spans of `tracing`.
+    names: HashMap<&'s str, LabelNumber>,
+    /// The names in each stack that are names of such spans, each once.
+    labels: ByRow<Vec<LabelNumber>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    /// The label that a sample must have.
+    label: Option<LabelNumber>,
+    has_group: bool,
+}
+
+impl<'s> OpenSpans<'s> {
+    pub(in super::super) fn of(
+        spans: &ThreadSpans<'_>,
+        thread: &Thread<'s>,
+        groups: &GroupNames,
+    ) -> Self {
+        let mut all = Self {
+            starts: Vec::new(),
+            ends: Vec::new(),
+            started: 0,
+            ended: 0,
+            open: BTreeMap::new(),
+            candidates: HashMap::new(),
+            names: HashMap::new(),
+            labels: ByRow::default(),
+        };
+        all.labels.begin(thread.tables.node_count());
+        for (place, span) in spans.spans.iter().enumerate() {
+            let Some(start) = span.start else { continue };
+            let is_traced = matches!(span.kind, MarkerKind::Traced { .. });
+            let label = is_traced.then(|| all.number(marker_name(&span.marker, thread)));
+            all.starts.push((start, place));
+            all.ends.push((span.end.unwrap_or(i64::MAX), start, place));
+            let has_group = groups.contains_key(&place);
+            all.candidates.insert(place, Candidate { label, has_group });
+        }
+        all.starts.sort_unstable();
+        all.ends.sort_unstable();
+        all
+    }
+
+    /// The number of a name.
+    fn number(&mut self, name: &'s str) -> LabelNumber {
+        let next = LabelNumber(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        *self.names.entry(name).or_insert(next)
+    }
+
+    /// What a sample belongs to. `at` is not before that of the previous call.
+    pub(in super::super) fn at(
+        &mut self,
+        at: i64,
+        stack: Option<NodeId>,
+        tables: &'s Tables,
+    ) -> SampleContext {
+        self.advance(at);
+        if self.open.is_empty() {
+            return SampleContext::default();
+        }
+        self.find_labels(stack, tables);
+        let labels = stack.and_then(|stack| self.labels.get(stack.0));
+        let is_entered = |candidate: &Candidate| {
+            let has = |label| labels.is_some_and(|labels| labels.contains(&label));
+            candidate.label.is_none_or(has)
+        };
+        let mut belongs = SampleContext::default();
+        for ((_, place), candidate) in self.open.iter().rev().take(MOST_TRIED) {
+            if !is_entered(candidate) {
+                continue;
+            }
+            belongs.span = belongs.span.or(Some(*place));
+            if candidate.has_group {
+                belongs.group = Some(*place);
+                break;
+            }
+        }
+        belongs
+    }
+
+    fn advance(&mut self, at: i64) {
+        while let Some((start, place)) = self.starts.get(self.started).filter(|next| next.0 <= at) {
+            if let Some(candidate) = self.candidates.get(place) {
+                self.open.insert((*start, *place), *candidate);
+            }
+            self.started += 1;
+        }
+        while let Some((_, start, place)) = self.ends.get(self.ended).filter(|next| next.0 < at) {
+            self.open.remove(&(*start, *place));
+            self.ended += 1;
+        }
+    }
+
+    fn find_labels(&mut self, stack: Option<NodeId>, tables: &'s Tables) {
+        let Some(stack) = stack.filter(|_| !self.names.is_empty()) else {
+            return;
+        };
+        if self.labels.get(stack.0).is_some() {
+            return;
+        }
+        let most = MOST_LABELS.min(self.names.len());
+        let mut labels = Vec::new();
+        for func in tables.functions(stack).take(MOST_FRAMES) {
+            let function = tables.function(func);
+            let label = function.and_then(|function| self.names.get(function.name).copied());
+            let label = label.filter(|label| !labels.contains(label));
+            labels.extend(label);
+            if labels.len() >= most {
+                break;
+            }
+        }
+        self.labels.insert(stack.0, labels);
+    }
+}
+
+/// Whether any marker of a thread may have a group. Much faster than reading them.
+pub(in super::super) fn may_have_groups(thread: &Thread<'_>) -> bool {
+    let mut payloads = thread.markers.iter().filter_map(|marker| marker.data);
+    payloads.any(|data| data.contains(GROUP))
+}
+
+/// The groups of spans.
+pub(in super::super) fn groups(
+    spans: &ThreadSpans<'_>,
+    thread: &Thread<'_>,
+    vocabulary: &Vocabulary,
+) -> GroupNames {
+    let mut known: HashSet<Arc<str>> = HashSet::new();
+    let group = |(place, span): (usize, &super::thread_spans::ThreadSpan<'_>)| {
+        let has_group = span.marker.data.is_some_and(|data| data.contains(GROUP));
+        let payload = has_group.then(|| vocabulary.payload(&span.marker, thread))?;
+        let (_, json) = payload.members().find(|(key, _)| *key == GROUP)?;
+        let name: String = serde_json::from_str(json).ok()?;
+        let name = match known.get(name.as_str()) {
+            Some(known) => known.clone(),
+            None => Arc::from(name),
+        };
+        known.insert(name.clone());
+        (!name.is_empty()).then_some((place, name))
+    };
+    spans.spans.iter().enumerate().filter_map(group).collect()
+}

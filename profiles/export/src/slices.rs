@@ -1,0 +1,355 @@
+//! Converts samples to slices of time: the time that each sample represents, and whether its thread
+//! ran.
+//!
+//! Used by [`super::recording`]. A sample and its processor time represent the time since the
+//! previous sample, so a period in which no sample was possible remains one slice of its whole
+//! length. The first sample of a thread represents one interval. If it has the weight 0 and no
+//! stack, as in a batch that continues a series, it represents no time, and the second sample
+//! represents the time since then. Invariant: the slices of a thread are consecutive, and their sum
+//! is the time from the start of the first slice to the last sample.
+//!
+//! Samples with their own durations (weights in milliseconds, as in an import) last from their time
+//! onwards.
+//!
+//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. Of any
+//! other sample, either the whole slice counts or none of it: a balance per function ensures that
+//! the slices counted for a function are as long as its processor time, to within half a slice. No
+//! sample is added or split.
+
+use super::TimeKind;
+use super::by_row::ByRow;
+use super::pauses::Pauses;
+use profiler_reader::{FuncId, NodeId, RawThread, Tables, WeightType};
+
+/// A slice of a thread's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// Nanoseconds since the session's start.
+    pub(super) start: i64,
+    /// The start of the next slice.
+    pub(super) end: i64,
+    /// When the sample was taken.
+    pub(super) at: i64,
+    /// `None` if unknown.
+    pub(super) stack: Option<NodeId>,
+    /// Not running on a processor, or not sampled at all.
+    pub(super) is_idle: bool,
+    /// Processor time in nanoseconds.
+    pub(super) cpu: u64,
+    /// `false` for a pause.
+    pub(super) is_sample: bool,
+}
+
+impl Slice {
+    pub(super) const fn length(&self) -> u64 {
+        self.end.saturating_sub(self.start).unsigned_abs()
+    }
+}
+
+/// Parameters for cutting slices.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub(super) time: TimeKind,
+    pub(super) interval_ns: i64,
+    pub(super) cpu_unit_ns: Option<f64>,
+    /// Nanoseconds added to all times.
+    pub(super) shift_ns: i64,
+    /// The periods without sampling.
+    pub(super) paused: Pauses,
+}
+
+/// Limit on times in a file, in nanoseconds from the session's start (36 years), so that
+/// differences and sums of times do not overflow.
+const FARTHEST: i64 = 1 << 60;
+
+/// Converts milliseconds of a file to nanoseconds; 0 for NaN.
+pub(super) fn bounded_ns(ms: f64) -> i64 {
+    ((ms * 1e6).round() as i64).clamp(-FARTHEST, FARTHEST)
+}
+
+impl Cut {
+    /// The slices of a thread; `nodes` has the stack of each sample.
+    pub(super) fn slices(
+        &self,
+        thread: &RawThread,
+        tables: &Tables,
+        nodes: &[Option<NodeId>],
+        debts: &mut Debts,
+    ) -> Vec<Slice> {
+        let mut times = self.times(thread).peekable();
+        if thread.samples.1 == WeightType::Milliseconds {
+            return timed(thread, &times.collect::<Vec<_>>(), nodes);
+        }
+        let mut slices = Vec::with_capacity(nodes.len());
+        debts.begin(tables);
+        let is_border = begins_at_border(thread, nodes);
+        let length = if is_border {
+            0
+        } else {
+            self.interval_ns.min(FARTHEST)
+        };
+        let mut before = times.peek().map_or(0, |first| first.saturating_sub(length));
+        for (row, at) in times.enumerate().skip(usize::from(is_border)) {
+            let at = at.max(before);
+            let paused = self.paused.between(before, at);
+            if paused > 0 {
+                slices.push(Slice::pause(before, before + paused));
+            }
+            let start = before + paused;
+            let stack = nodes.get(row).copied().flatten();
+            let cpu = self.cpu(thread, row);
+            let func = stack.and_then(|stack| Some(tables.leaf(stack)?.func));
+            let is_idle = match self.time {
+                TimeKind::Cpu => !debts.is_busy(func, cpu, at - start, row == 0),
+                TimeKind::Wall => stack.is_none() && cpu == Some(0),
+            };
+            // The processor time of the first sample has an unknown start.
+            let cpu = cpu.filter(|_| row > 0).unwrap_or(0);
+            slices.push(Slice {
+                start,
+                end: at,
+                at,
+                stack,
+                is_idle,
+                cpu,
+                is_sample: true,
+            });
+            before = at;
+        }
+        slices
+    }
+
+    fn times(&self, thread: &RawThread) -> impl Iterator<Item = i64> {
+        let at = |ms| bounded_ns(ms).saturating_add(self.shift_ns);
+        thread.sample_times_ms().map(at)
+    }
+
+    fn cpu(&self, thread: &RawThread, row: usize) -> Option<u64> {
+        let used = thread.samples.number(3, row) * self.cpu_unit_ns?;
+        (used >= 0.0).then_some((used as u64).min(FARTHEST.unsigned_abs()))
+    }
+}
+
+/// Whether the first sample only says since when the second one lasts.
+fn begins_at_border(thread: &RawThread, nodes: &[Option<NodeId>]) -> bool {
+    thread.samples.number(4, 0) == 0.0 && nodes.first().is_some_and(Option::is_none)
+}
+
+/// Slices whose lengths are their weights.
+fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
+    let mut start = times.first().copied().unwrap_or(0);
+    let slice = |row: usize| {
+        let ms = thread.samples.number(4, row);
+        let ns = if ms >= 0.0 { bounded_ns(ms) } else { 0 };
+        // A slice ends at the next sample, regardless of its weight; times never decrease.
+        let end = times
+            .get(row + 1)
+            .map_or(start.saturating_add(ns), |next| (*next).max(start));
+        let stack = nodes.get(row).copied().flatten();
+        let slice = Slice {
+            start,
+            end,
+            at: start,
+            stack,
+            is_idle: false,
+            cpu: 0,
+            is_sample: true,
+        };
+        start = end;
+        slice
+    };
+    (0..times.len()).map(slice).collect()
+}
+
+impl Slice {
+    const fn pause(start: i64, end: i64) -> Self {
+        Self {
+            start,
+            end,
+            at: end,
+            stack: None,
+            is_idle: true,
+            cpu: 0,
+            is_sample: false,
+        }
+    }
+}
+
+/// For each function, the processor time that its slices do not account for yet; negative if they
+/// account for too much.
+#[derive(Debug, Default)]
+pub(super) struct Debts {
+    by_func: ByRow<i64>,
+    /// The debt of samples without a function.
+    of_none: i64,
+}
+
+impl Debts {
+    /// Begins a thread with these tables, without debts.
+    fn begin(&mut self, tables: &Tables) {
+        self.by_func.begin(tables.func_count());
+        self.of_none = 0;
+    }
+
+    /// Whether the slice counts as busy. Adds its processor time to the debt of its function, and
+    /// subtracts its length if it does.
+    fn is_busy(
+        &mut self,
+        func: Option<FuncId>,
+        cpu: Option<u64>,
+        length: i64,
+        is_first: bool,
+    ) -> bool {
+        // Without a measurement the thread may have run.
+        let Some(cpu) = cpu else { return true };
+        if cpu == 0 || is_first {
+            return false;
+        }
+        let of_func = func.and_then(|func| self.by_func.get_or_insert_with(func.0, || 0));
+        let debt = of_func.unwrap_or(&mut self.of_none);
+        *debt = debt.saturating_add(i64::try_from(cpu).unwrap_or(i64::MAX));
+        let is_busy = debt.saturating_mul(2) >= length;
+        *debt -= if is_busy { length } else { 0 };
+        is_busy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profiler_reader::{Frame, FrameId, Func, Node, Table, TextId};
+
+    const MS: i64 = 1_000_000;
+
+    fn tables() -> Tables {
+        let func = Func {
+            name: TextId(0),
+            file: None,
+            line: None,
+            column: None,
+            library: None,
+        };
+        let nodes = vec![Node {
+            caller: None,
+            frame: FrameId(0),
+        }];
+        let frames = vec![Frame {
+            func: FuncId(0),
+            line: None,
+            address: None,
+        }];
+        Tables::new(nodes, frames, vec![func], vec!["f".to_owned()])
+    }
+
+    /// Slices from times in milliseconds and processor times in nanoseconds, all in one function.
+    fn slices(time: TimeKind, times: &[f64], cpu: &[f64], paused: &[(i64, i64)]) -> Vec<Slice> {
+        let samples = Table::of([
+            vec![0.0; times.len()],
+            times.to_vec(),
+            vec![],
+            cpu.to_vec(),
+            vec![],
+        ]);
+        let mut thread = RawThread::default();
+        thread.samples = samples;
+        let nodes = vec![Some(NodeId(0)); times.len()];
+        let paused = Pauses::of(paused.to_vec());
+        let cut = Cut {
+            time,
+            interval_ns: MS,
+            cpu_unit_ns: Some(1.0),
+            shift_ns: 0,
+            paused,
+        };
+        cut.slices(&thread, &tables(), &nodes, &mut Debts::default())
+    }
+
+    fn lengths(slices: &[Slice]) -> Vec<(u64, bool)> {
+        slices
+            .iter()
+            .map(|slice| (slice.length() / 1000, slice.is_idle))
+            .collect()
+    }
+
+    #[test]
+    fn x5_a_long_time_between_samples_stays_one_slice() {
+        let slices = slices(TimeKind::Wall, &[1.0, 2.0, 52.0, 53.0], &[], &[]);
+        assert_eq!(
+            lengths(&slices),
+            [(1000, false), (1000, false), (50_000, false), (1000, false)]
+        );
+        assert_eq!(
+            slices[2].start,
+            2 * MS,
+            "a slice begins where the previous one ended"
+        );
+    }
+
+    #[test]
+    fn x6_a_pause_belongs_to_no_function() {
+        let slices = slices(
+            TimeKind::Wall,
+            &[1.0, 101.0],
+            &[],
+            &[(10 * MS, 90 * MS), (95 * MS, 300 * MS)],
+        );
+        assert_eq!(
+            lengths(&slices),
+            [(1000, false), (86_000, true), (14_000, false)]
+        );
+        assert!(!slices[1].is_sample && slices[1].stack.is_none());
+    }
+
+    #[test]
+    fn x3_the_busy_slices_of_a_function_equal_its_processor_time() {
+        let times: Vec<f64> = (1..=1001).map(f64::from).collect();
+        for share in [0.0, 0.01, 0.3, 0.5, 0.77, 1.0] {
+            let cpu = vec![share * 1e6; times.len()];
+            let slices = slices(TimeKind::Cpu, &times, &cpu, &[]);
+            let busy: u64 = slices
+                .iter()
+                .filter(|slice| !slice.is_idle)
+                .map(Slice::length)
+                .sum();
+            let used = share * 1e9;
+            assert!((busy as f64 - used).abs() <= 5e5, "{share}: {busy}");
+            assert_eq!(slices.len(), times.len(), "no slice is added");
+        }
+    }
+
+    #[test]
+    fn a_first_sample_of_weight_0_only_begins_the_time() {
+        let mut thread = RawThread::default();
+        let columns = [
+            vec![f64::NAN, 0.0],
+            vec![5.0, 9.0],
+            vec![],
+            vec![0.0, 300.0],
+        ];
+        let [stacks, times, deltas, cpu] = columns;
+        thread.samples = Table::of([stacks, times, deltas, cpu, vec![0.0, 1.0]]);
+        let cut = Cut {
+            time: TimeKind::Wall,
+            interval_ns: MS,
+            cpu_unit_ns: Some(1.0),
+            shift_ns: 0,
+            paused: Pauses::default(),
+        };
+        let nodes = [None, Some(NodeId(0))];
+        let slices = cut.slices(&thread, &tables(), &nodes, &mut Debts::default());
+        assert_eq!(lengths(&slices), [(4000, false)]);
+        assert_eq!(slices[0].cpu, 300, "its start is known");
+    }
+
+    #[test]
+    fn a_sample_with_an_earlier_time_or_none_gets_the_previous_time() {
+        let slices = slices(TimeKind::Wall, &[5.0, 3.0, f64::NAN, 6.0], &[], &[]);
+        assert_eq!(
+            lengths(&slices)
+                .iter()
+                .map(|(us, _)| *us)
+                .collect::<Vec<_>>(),
+            [1000, 0, 0, 1000]
+        );
+    }
+}

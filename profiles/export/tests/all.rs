@@ -1,0 +1,5 @@
+//! The tests of the crate's public interface. They are one program, because linking a program takes
+//! long.
+
+mod auto_traits;
+mod foreign_files;
