@@ -23,7 +23,7 @@ impl TextFormat {
     /// version 1.0.0, or no version, and does not prefer Prometheus's text format.
     ///
     /// ```
-    /// use crate::TextFormat;
+    /// use profiler_prometheus::TextFormat;
     ///
     /// let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
     /// assert_eq!(TextFormat::accepted(accept), TextFormat::OpenMetrics);

@@ -9,6 +9,8 @@ use super::super::recording::Thread;
 use super::attributes::{add_number, add_text};
 use profiler_reader::{Meta, PartId, system_pid};
 
+/// The name of the scope, by which stores know the data. It does not change with the names of crates.
+const SCOPE: &str = "profiler-parent";
 /// The field of `Resource`.
 const ATTRIBUTES: u64 = 1;
 /// Fields of `InstrumentationScope`.
@@ -83,7 +85,7 @@ pub(in super::super) fn host<'m>(pid: &str, meta: &'m Meta) -> Option<&'m str> {
 /// The message `InstrumentationScope`.
 pub(super) fn scope() -> Message {
     let mut scope = Message::default();
-    scope.bytes(SCOPE_NAME, env!("CARGO_PKG_NAME").as_bytes());
+    scope.bytes(SCOPE_NAME, SCOPE.as_bytes());
     scope.bytes(SCOPE_VERSION, env!("CARGO_PKG_VERSION").as_bytes());
     scope
 }
