@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use profiler_parent::core::internal::entry_counts::EntryCounts;
+use profiler_parent::EntryCounts;
 use profiler_parent::recover::{Life, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};
 use serde::Serialize;

@@ -95,7 +95,9 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::Malformed`].
-pub fn decode_prefix<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), CodecError> {
+pub(crate) fn decode_prefix<'a, T: Deserialize<'a>>(
+    bytes: &'a [u8],
+) -> Result<(T, &'a [u8]), CodecError> {
     let (value, used) = bincode::serde::borrow_decode_from_slice(bytes, PREFIX_CONFIG)
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
     Ok((value, bytes.get(used..).unwrap_or_default()))

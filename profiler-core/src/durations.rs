@@ -14,7 +14,7 @@
 /// Number of buckets.
 pub const BUCKETS: usize = 10;
 /// Number of places of the histogram.
-pub const PLACES: usize = 95;
+pub(crate) const PLACES: usize = 95;
 
 /// A quarter of a microsecond, the width of the finest places.
 const QUARTER_NS: u64 = 250;
@@ -45,7 +45,7 @@ pub(crate) fn place_of(ns: u64) -> usize {
 }
 
 /// The shortest run, in nanoseconds, in a place of the histogram; 0 for the first.
-pub fn place_from_ns(place: usize) -> u64 {
+pub(crate) fn place_from_ns(place: usize) -> u64 {
     let place = place.min(PLACES - 1) as u64;
     if place == 0 {
         0

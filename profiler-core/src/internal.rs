@@ -1,80 +1,145 @@
-//! The items for other crates of the profiler: `profiler-parent`, `profiler-child`, `ipc-protocol`,
-//! the packages under `integrations/`, and the tests, benchmarks and fuzz targets of the workspace.
+//! The items for other crates of the profiler, and for the tests, benchmarks and fuzz targets of the
+//! workspace.
 //!
-//! Not for applications; hidden in the documentation. Invariant: an item that applications need has
-//! a path outside of this module.
+//! Not for applications; hidden in the documentation. Each item is named, so that this file shows
+//! what the other crates use. Invariant: an item that applications need has a path outside of this
+//! module.
 
 pub mod codec {
     //! See `codec` in the sources: encoding and decoding.
 
-    pub use crate::codec::*;
-}
-
-pub mod durations {
-    //! See `durations` in the sources: histograms of durations.
-
-    pub use crate::durations::*;
-}
-
-pub mod entry {
-    //! See `entry` in the sources: entries.
-
-    pub use crate::entry::*;
-}
-
-pub mod exact_entries {
-    //! See `exact_entries` in the sources: entries with exact times, for tests.
-
-    pub use crate::exact_entries::*;
+    pub use crate::codec::{CodecError, MAX_ENCODED_BYTES, decode, encode, encode_into};
 }
 
 pub mod dead_pool {
     //! See `dead_pool` in the sources: the pool of a dead process.
 
-    pub use crate::dead_pool::*;
+    pub use crate::dead_pool::DeadPool;
 }
 
-pub mod entry_counts {
-    //! See `entry_counts` in the sources: entry counts.
+pub mod durations {
+    //! See `durations` in the sources: histograms of durations.
 
-    pub use crate::entry_counts::*;
+    pub use crate::durations::{BUCKETS, bucket_bound_us};
+}
+
+pub mod entry {
+    //! See `entry` in the sources: entries.
+
+    pub use crate::entry::{Entry, MarkerEntry, Timing, decode};
+
+    pub mod periodic {
+        //! See `entry::periodic` in the sources.
+
+        pub use crate::entry::periodic::{CounterValue, CountersEntry, OverheadEntry};
+    }
+
+    pub mod sample {
+        //! See `entry::sample` in the sources.
+
+        pub use crate::entry::sample::{AllocationEntry, SampleEntry, Stacks};
+    }
+
+    pub mod stack {
+        //! See `entry::stack` in the sources.
+
+        pub use crate::entry::stack::{Frame, MAX_FRAMES, Stack};
+    }
+}
+
+pub mod exact_entries {
+    //! See `exact_entries` in the sources: entries with exact times, for tests.
+
+    pub use crate::exact_entries::{
+        add_allocation, add_counters, add_marker_with_stack, add_overhead, begin_recording_at,
+        define,
+    };
 }
 
 pub mod manager {
     //! See `manager` in the sources: the chunk manager.
 
-    pub use crate::manager::*;
+    pub use crate::manager::Listener;
     pub use crate::record::local::is_maintenance_idle;
+
+    pub mod update {
+        //! See `manager::update` in the sources.
+
+        pub use crate::manager::update::{ManagerUpdate, ReleasedChunk, Update};
+    }
 }
 
 pub mod panic_note {
     //! See `panic_note` in the sources: the latest panics, in the pool.
 
-    pub use crate::panic_note::*;
+    pub use crate::panic_note::{NotedPanic, PanicFacts, note, thread_name};
+}
+
+pub mod payload {
+    //! See `marker::payload` in the sources: the bytes of payloads.
+
+    pub use crate::marker::payload::{FieldValue, PayloadError, PayloadReader, combined, encode};
 }
 
 pub mod pool {
     //! See `pool` in the sources: the shared bytes.
 
-    pub use crate::pool::*;
+    pub use crate::pool::{AttachError, FLOOR_PAGES, PoolSpec, create, create_in, new_id};
+
+    pub mod definitions {
+        //! See `pool::definitions` in the sources.
+
+        pub use crate::pool::definitions::{Definition, GROUP_TRACK_CATEGORY, SiteDefinition};
+    }
+
+    pub mod header {
+        //! See `pool::header` in the sources.
+
+        pub use crate::pool::header::Header;
+    }
+
+    pub mod layout {
+        //! See `pool::layout` in the sources.
+
+        pub use crate::pool::layout::header;
+        pub use crate::pool::layout::{
+            COUNTER_BYTES, Extent, Layout, Life, PANIC_TEXT_WORDS, Region, SLOT_BYTES, THREAD_BYTES,
+        };
+    }
 }
 
 pub mod profile_spec {
     //! See `profile_spec` in the sources: what a profile is to contain.
 
-    pub use crate::profile_spec::*;
+    pub use crate::profile_spec::{
+        CategoryRow, ProcessRole, ProcessSummary, ProfileSpec, ProfileSubject, RangeLimits,
+        ShownRange,
+    };
 }
 
 pub mod reader {
     //! See `reader` in the sources: decoding of pools.
 
-    pub use crate::reader::*;
+    pub use crate::reader::{
+        ByteSource, CategoryDefinition, ChunkBuffer, ChunkIdentity, ChunkInfo, ChunkRead,
+        CounterDefinition, CounterInfo, Definitions, Entries, Followed, Follower, LabelDefinition,
+        MarkerType, ModuleDefinition, PanicInfo, PoolReader, Progress, ReadError, Snapshot,
+        ThreadInfo, read_header,
+    };
+
+    pub mod groups {
+        //! See `reader::groups` in the sources.
+
+        pub use crate::reader::groups::{
+            GroupReader, GroupReading, GroupTotals, Histogram, Peak, PoolGroups,
+        };
+    }
 }
 
 pub mod recorder_note {
     //! See `recorder_note` in the sources: which files of a process contain the recorder.
 
-    pub use crate::recorder_note::*;
+    pub use crate::recorder_note::{Note, is_in_another_file};
 }
 
 pub mod runtime_site {
@@ -82,23 +147,22 @@ pub mod runtime_site {
 
     pub use crate::category::by_target::category_of_target;
     pub use crate::marker::payload::FieldWriter;
-    pub use crate::marker::runtime_site::*;
+    pub use crate::marker::runtime_site::{RuntimeSite, count_without_site, end_span};
 }
 
 pub mod span_number {
     //! See `marker::span_number` in the sources: the numbers of spans.
 
-    pub use crate::marker::span_number::*;
+    pub use crate::marker::span_number::{draw_span_number, flow_of, options_of_span};
 }
 
 pub mod sys {
     //! See `sys` in the sources: the operating system.
 
-    pub use crate::sys::*;
-}
-
-pub mod payload {
-    //! See `marker::payload` in the sources: the bytes of payloads.
-
-    pub use crate::marker::payload::*;
+    pub use crate::sys::{
+        ClockError, allocated_bytes, boot_id, clock_error, create_pool_file, is_alive,
+        own_process_start, page_size, process_cpu_ns, process_id,
+    };
+    #[cfg(all(target_os = "linux", not(profiler_portable)))]
+    pub use crate::sys::{ProcessStat, open_process};
 }

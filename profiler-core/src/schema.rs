@@ -2,7 +2,7 @@
 //!
 //! A marker type builds its [`MarkerSchema`] once; the recording API stores it in the pool as a
 //! definition, encoded with `codec`, so that a profile can be written from the pool alone. Profile
-//! writers convert it to JSON (`profile::model::schema`). Applications use this module as
+//! writers convert it to JSON (`profiler_gecko::model`). Applications use this module as
 //! [`crate::marker::schema`].
 //!
 //! Invariants: field keys are those of the payload's struct; a schema that passes

@@ -4,9 +4,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use profiler_core::counter::Counter;
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::marker;
+use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
 

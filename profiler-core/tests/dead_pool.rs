@@ -5,11 +5,11 @@ use std::os::unix::fs::FileExt;
 
 use crate::support::{self};
 use profiler_core::internal::dead_pool::DeadPool;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Region;
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::marker;
+use profiler_core::session::EntryCounts;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_sys::OwnFile;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::support::{Worker, snapshot};
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
+use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{marker, thread};
 use test_support::own_process;

@@ -2,10 +2,10 @@
 //! this fails, the entry is counted with its reason.
 
 use crate::support;
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::marker;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_marker, category};
+use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
 

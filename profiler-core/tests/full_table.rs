@@ -5,8 +5,8 @@ use std::sync::mpsc;
 
 use crate::support;
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::marker;
+use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::counting::allocations_of;
 use test_support::own_process;

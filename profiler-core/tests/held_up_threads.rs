@@ -6,12 +6,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::support::{self, snapshot};
-use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::session::{Drops, EntryCounts};
 use profiler_core::{marker, scope};
 use test_support::own_process;
 use test_support::patience::until;

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::marker;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
+use profiler_core::session::DropReason;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use test_support::own_process;
 

@@ -14,11 +14,11 @@ use std::time::Duration;
 use crate::support;
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::entry_counts::{DropReason, EntryCounts};
 use profiler_core::internal::pool::{self, AttachError};
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::internal::sys;
 use profiler_core::session::{self, SessionParams, StartError, StartOptions};
+use profiler_core::session::{DropReason, EntryCounts};
 use profiler_core::{marker, text_marker};
 use test_support::own_process;
 

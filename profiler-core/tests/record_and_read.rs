@@ -4,13 +4,13 @@
 use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
 use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{
     MarkerOptions, MarkerSite, ProfilerMarker, add_text_marker, add_untyped_marker, category,
 };
+use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, scope, text_marker, thread};

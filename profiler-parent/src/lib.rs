@@ -51,7 +51,7 @@ pub use profiler_core as core;
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};
 #[doc(inline)]
-pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
+pub use profiler_core::session::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]

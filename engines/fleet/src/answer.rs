@@ -127,17 +127,6 @@ impl<R: BufRead> RowReader<R> {
     }
 }
 
-/// The number of stacks in an answer to [`FleetQuery::Flame`](super::FleetQuery::Flame). The bytes
-/// may be arbitrary. Used by the test and the fuzz target of untrusted answers.
-///
-/// # Errors
-/// [`FleetError`] as of a query.
-pub fn count_stacks(answer: impl BufRead) -> Result<u64, FleetError> {
-    let mut rows = RowReader::new(answer, "a foreign server".to_owned(), u64::MAX);
-    while rows.next_row::<super::FleetStack>()?.is_some() {}
-    Ok(rows.rows)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{BufReader, repeat};

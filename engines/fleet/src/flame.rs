@@ -1,9 +1,11 @@
 //! The flame graph of a fleet: all stacks of an answer, and the files that can be made of it.
 
+use std::io::BufRead;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::answer::RowReader;
 use super::{FleetError, FleetFilter, FleetQuery, FleetStore};
 use profiler_export::stack_profile::{WeightedStack, write_folded, write_profile};
 
@@ -85,4 +87,19 @@ impl FleetFlame {
         };
         Ok(bytes)
     }
+}
+
+/// The number of stacks in an answer to [`FleetQuery::Flame`]. The bytes may be arbitrary. Used by
+/// the test and the fuzz target of untrusted answers.
+///
+/// # Errors
+/// [`FleetError`] as of a query.
+#[doc(hidden)]
+pub fn count_stacks(answer: impl BufRead) -> Result<u64, FleetError> {
+    let mut rows = RowReader::new(answer, "a foreign server".to_owned(), u64::MAX);
+    let mut count = 0;
+    while rows.next_row::<FleetStack>()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }

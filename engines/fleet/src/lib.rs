@@ -25,7 +25,7 @@
 )]
 
 mod address;
-pub mod answer;
+mod answer;
 mod error;
 mod filter;
 mod flame;
@@ -41,7 +41,7 @@ pub use address::{CLICKHOUSE_PORT, DEFAULT_DATABASE, is_of_name};
 pub use address::{FleetAddress, InvalidAddress};
 pub use error::FleetError;
 pub use filter::{FleetFilter, TimeRange};
-pub use flame::{FleetFlame, FleetStack, StackTime};
+pub use flame::{FleetFlame, FleetStack, StackTime, count_stacks};
 pub use http_client::USER_AGENT;
 pub use instant::{InvalidInstant, UnixMicros, parse_instant};
 pub use masked::RequestSecrets;

@@ -48,3 +48,8 @@ pub use text_format::TextFormat;
 
 #[cfg(test)]
 mod tests;
+
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

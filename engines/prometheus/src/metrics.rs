@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use profiler_core::internal::durations::{BUCKETS, bucket_bound_us};
-use profiler_core::internal::entry_counts::DropReason;
+use profiler_core::session::DropReason;
 
 use super::exposition::{Exposition, MetricFamily, SampleLabels, SampleValue};
 use super::families;

@@ -4,6 +4,7 @@
 //! is in no message and in no `Debug` output.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use ureq::http::Uri;
 use ureq::http::uri::Authority;
@@ -67,7 +68,7 @@ pub struct PushDestination {
 impl PushDestination {
     /// The destination with this address: `otlp+http://HOST:PORT/PATH`, `pyroscope+http://…`,
     /// `parca+http://…` or `clickhouse+http://HOST:PORT/DATABASE`, or the same with `https`.
-    /// `https` needs the feature `push-tls`. `clickhouse://` is short for `clickhouse+http://`. The
+    /// `https` needs the feature `tls`. `clickhouse://` is short for `clickhouse+http://`. The
     /// default port is 8123 for `clickhouse+http`, and otherwise 80 for `http` and 443 for `https`.
     ///
     /// # Errors
@@ -111,7 +112,7 @@ impl PushDestination {
         let scheme = match uri.scheme_str() {
             Some("http") => "http",
             Some("https") if cfg!(feature = "tls") => "https",
-            Some("https") => return Err("this build has no TLS (feature push-tls)"),
+            Some("https") => return Err("this build has no TLS (feature tls)"),
             _ => return Err("only http and https are possible"),
         };
         if uri.query().is_some() {
@@ -203,6 +204,25 @@ fn without_secrets(address: &str) -> String {
         Some(end) => format!("{}…", address.get(..end).unwrap_or_default()),
         None => address.to_owned(),
     }
+}
+
+/// Refuses destinations that no request can reach, and two with the same address: the spool knows
+/// a destination by it.
+pub(crate) fn check(destinations: &[PushDestination]) -> Result<(), PushError> {
+    if destinations.is_empty() {
+        return Err(PushError::NoDestination);
+    }
+    let mut addresses = HashSet::new();
+    for destination in destinations {
+        destination.check()?;
+        if !addresses.insert(destination.address()) {
+            return Err(PushError::Address {
+                address: destination.address(),
+                reason: "it is given twice",
+            });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,11 +4,22 @@
 //! batch and a file are encoded alike.
 
 use super::destination::PushEngine;
+use super::options::PushIdentity;
 use super::spool::BatchToSend;
-use super::{BatchEncoder, PushIdentity};
 use profiler_export::bodies::{BodySink, MOST_BODY_BYTES};
 use profiler_export::encode::{EncodeOptions, Encoding, encode};
 use profiler_export::{ExportError, FleetLabels};
+
+/// Encodes a batch for an engine.
+pub(crate) trait BatchEncoder: Send + Sync {
+    /// Passes all bodies of a batch to `bodies`, always the same ones in the same order.
+    fn encode(
+        &self,
+        engine: PushEngine,
+        batch: &BatchToSend,
+        bodies: &mut dyn BodySink,
+    ) -> Result<(), ExportError>;
+}
 
 /// Encodes batches.
 #[derive(Debug)]

@@ -11,11 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::{BatchId, SeriesId};
-use super::encoders::EngineEncoder;
+use super::clock::end_of;
+use super::destination::check;
+use super::encoders::{BatchEncoder, EngineEncoder};
+use super::error::PushError;
+use super::options::PushOptions;
+use super::pusher::Pusher;
+use super::report::PushReport;
 use super::spool::{Spool, SpoolPhase};
 use super::spool_access::prepare_spool;
 use super::spool_directory::StoredBatch;
-use super::{BatchEncoder, PushError, PushOptions, PushReport, Pusher, check, end_of};
 
 /// Pushes profiles to all destinations of the options, and returns what was sent. The options about
 /// the period and the spool do not apply: no file is too large. A file that is named twice, or that

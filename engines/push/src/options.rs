@@ -1,6 +1,6 @@
 //! Where a pusher sends its batches, how often, within which bounds, and whose data it is.
 //!
-//! Given by applications to [`Session::push_to`](crate::Session::push_to).
+//! Given by applications to [`Pusher::start`](crate::Pusher::start).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::destination::PushDestination;
 
 /// Where a pusher sends what a session records, how often, and within which bounds.
 #[derive(Clone, Debug)]
-#[must_use = "options do nothing until they are given to Session::push_to"]
+#[must_use = "options do nothing until they are given to Pusher::start"]
 pub struct PushOptions {
     pub(super) destinations: Vec<PushDestination>,
     pub(super) period: Duration,

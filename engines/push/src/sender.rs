@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use super::BatchEncoder;
 use super::attempts::{Attempts, NextStep, is_wrong_place};
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
+use super::encoders::BatchEncoder;
 use super::http_client::{HttpClient, PushRequest};
 use super::otlp_answer::{RefusedPart, refused_part};
 use super::queue::{BatchEnd, DestinationIndex};

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::PushIdentity;
 use super::batch::BatchId;
+use super::clock::now;
 use super::dead_directories::{DeadDirectories, LeftDirectories};
 use super::destination::PushDestination;
 use super::directory_lock::LockError;
@@ -41,7 +42,7 @@ impl SpoolPhase {
     fn is_over(self) -> bool {
         match self {
             Self::Running => false,
-            Self::Draining(until) => super::now() >= until,
+            Self::Draining(until) => now() >= until,
             Self::Stopped => true,
         }
     }
@@ -344,20 +345,20 @@ impl Spool {
         pause: Duration,
         ends_early: impl Fn(SpoolPhase) -> bool,
     ) -> bool {
-        let until = super::now() + pause;
+        let until = now() + pause;
         let mut waiting = self.lock();
         loop {
             let is_there = waiting.queue.is_next_of(destination, batch);
             if !is_there || waiting.phase.is_over() {
                 return false;
             }
-            let left = until.saturating_duration_since(super::now());
+            let left = until.saturating_duration_since(now());
             if left.is_zero() || ends_early(waiting.phase) {
                 return true;
             }
             // The end of the time for draining is not announced.
             let left = match waiting.phase {
-                SpoolPhase::Draining(end) => left.min(end.saturating_duration_since(super::now())),
+                SpoolPhase::Draining(end) => left.min(end.saturating_duration_since(now())),
                 _ => left,
             };
             let waited = self.changed.wait_timeout(waiting, left);
@@ -374,7 +375,7 @@ impl Spool {
     pub(super) fn time_left(&self) -> Option<Duration> {
         let left = match self.lock().phase {
             SpoolPhase::Running => Duration::MAX,
-            SpoolPhase::Draining(until) => until.saturating_duration_since(super::now()),
+            SpoolPhase::Draining(until) => until.saturating_duration_since(now()),
             SpoolPhase::Stopped => Duration::ZERO,
         };
         (!left.is_zero()).then_some(left)

@@ -17,16 +17,16 @@ mod resuming;
 mod stacks;
 mod takeover;
 
-use super::destination::{PushDestination, PushEngine, Secret};
+use super::clock::now;
+use super::destination::{PushDestination, PushEngine, Secret, check};
+use super::encoders::BatchEncoder;
 use super::http_client::HttpClient;
+use super::pusher::open_spool;
 use super::queue::{DestinationCounts, DestinationIndex};
 use super::report::SendCounts;
 use super::sender::Sender;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
-use super::{
-    BatchEncoder, OtherDestinations, PushError, PushIdentity, PushOptions, Pusher, check,
-    open_spool, push_spool,
-};
+use super::{OtherDestinations, PushError, PushIdentity, PushOptions, Pusher, push_spool};
 use endpoint::{Act, Endpoint, Received, then_without_end};
 use profiler_export::ExportError;
 use profiler_export::bodies::{BodyKind, BodySink, EncodedBody};
@@ -353,7 +353,7 @@ fn a_pusher_that_ends_does_not_wait_for_the_right_to_send() {
     add(&spool, &["a"]);
     let mut sender = RunningSender::start(&spool, destination);
     assert!(until(|| !endpoint.received().is_empty()));
-    spool.set_phase(SpoolPhase::Draining(super::now() + LONG));
+    spool.set_phase(SpoolPhase::Draining(now() + LONG));
     sender.thread.take().unwrap().join().unwrap();
     assert_eq!(spool.counts(FIRST).0.batches, 1, "it still waits");
 }
@@ -399,7 +399,7 @@ fn a_pusher_that_ends_does_not_wait_for_a_dead_endpoint() {
     add(&spool, &["a"]);
     let mut sender = RunningSender::start(&spool, destination);
     assert!(until(|| sender.failed() > 0));
-    spool.set_phase(SpoolPhase::Draining(super::now()));
+    spool.set_phase(SpoolPhase::Draining(now()));
     sender.thread.take().unwrap().join().unwrap();
     assert_eq!(spool.counts(FIRST).0.batches, 1, "it still waits");
 }
@@ -455,7 +455,7 @@ fn a_request_ends_with_the_time_for_draining() {
         std::slice::from_ref(&destination),
     );
     add(&spool, &["a"]);
-    let end = super::now() + Duration::from_millis(300);
+    let end = now() + Duration::from_millis(300);
     spool.set_phase(SpoolPhase::Draining(end));
     let client = HttpClient::new(Duration::MAX);
     let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(Lines));
@@ -475,7 +475,7 @@ fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_wa
     pusher.start_senders(&options, &encoder).unwrap();
     add(&pusher.progress.spool, &["a"]);
     assert!(until(|| endpoint.received().len() == 1));
-    pusher.drain(super::now()); // waiting for the request has no end
+    pusher.drain(now()); // waiting for the request has no end
     assert_eq!(pusher.report().destinations[0].waiting_batches, 1);
 }
 

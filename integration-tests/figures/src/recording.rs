@@ -6,8 +6,8 @@
 
 use anyhow::{Context, Result};
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{PoolReader, Snapshot};
+use profiler_core::session::EntryCounts;
 use profiler_core::session::{self, SessionParams, StartOptions};
 
 /// The largest part of dropped entries in a valid figure.

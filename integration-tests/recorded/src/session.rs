@@ -2,9 +2,9 @@
 
 use std::fs::File;
 
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::manager::is_maintenance_idle;
 use profiler_core::internal::reader::PoolReader;
+use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::patience::until;
 

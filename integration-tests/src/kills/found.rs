@@ -7,8 +7,8 @@ use std::fs::File;
 
 use anyhow::Context;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, Entries, PoolReader, ThreadInfo};
+use profiler_parent::EntryCounts;
 
 use super::entry;
 use super::wild::writer_of;
@@ -154,13 +154,13 @@ fn in_track(writer: u32, thread: &Thread) -> anyhow::Result<FoundThread> {
         .as_ref()
         .with_context(|| format!("{} has no counts", thread.name))?;
     // Only the sum of the drops is compared, so all of them get the same reason.
-    let mut dropped = [0; profiler_core::internal::entry_counts::DropReason::COUNT];
+    let mut dropped = [0; profiler_core::session::DropReason::COUNT];
     dropped[0] = counts.dropped;
     found.counts = EntryCounts {
         delivered: counts.delivered,
         outside: 0,
         evicted: counts.evicted,
-        dropped: profiler_core::internal::entry_counts::Drops::new(dropped),
+        dropped: profiler_core::session::Drops::new(dropped),
         unfinished: counts.unfinished,
     };
     Ok(found)

@@ -245,7 +245,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::internal::entry_counts::{Drops, EntryCounts};
+    use profiler_core::session::{Drops, EntryCounts};
 
     fn found(numbers: &[u64], evicted: u64, dropped: u64, unfinished: u64) -> Found {
         let delivered = numbers.len() as u64;

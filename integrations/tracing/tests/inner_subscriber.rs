@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Mutex;
 use std::task::{Context, Waker};
 
-use profiler_core::internal::entry_counts::DropReason;
+use profiler_core::session::DropReason;
 use profiler_tracing::{RecordingRules, around};
 use recorded_session::{Phase, RunningSession, dropped, dropped_for, named};
 use test_support::own_process;

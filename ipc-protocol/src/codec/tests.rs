@@ -1,9 +1,9 @@
 //! Tests of the codec: every message survives the round trip, and hostile bytes are refused.
 
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
-use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
 use profiler_core::internal::profile_spec::{CategoryRow, ProcessSummary, ProfileSpec};
+use profiler_core::session::{Drops, EntryCounts};
 use profiler_core::session::{Features, OverheadBudget, SampleSource, SessionParams};
 use profiler_core::time::{Anchor, MonotonicNs, Timestamp};
 use proptest::prelude::*;

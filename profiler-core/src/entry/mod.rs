@@ -22,9 +22,9 @@
 //!
 //! Invariant: [`decode`] accepts any bytes and never reads past the length that it checked.
 
-pub mod periodic;
-pub mod sample;
-pub mod stack;
+pub(crate) mod periodic;
+pub(crate) mod sample;
+pub(crate) mod stack;
 
 use self::periodic::{CountersEntry, OverheadEntry};
 use self::sample::{AllocationEntry, SampleEntry};
@@ -33,7 +33,7 @@ use crate::ids::{DefinitionId, ThreadId};
 use crate::time::Timestamp;
 
 /// Largest entry, in bytes: one chunk of the largest size with 4 KiB pages.
-pub const MAX_ENTRY_BYTES: usize = 1 << 20;
+pub(crate) const MAX_ENTRY_BYTES: usize = 1 << 20;
 
 const PHASE_SHIFT: u32 = 24;
 const TAIL: u64 = 1 << 26;

@@ -17,7 +17,7 @@ pub(crate) mod ready;
 pub(crate) mod rows;
 mod space;
 pub(crate) mod threads;
-pub mod update;
+pub(crate) mod update;
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 

@@ -28,7 +28,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use self::field_writer::FieldWriter;
-pub use self::read::{FieldValue, ListIter, PayloadReader};
+pub use self::read::{FieldValue, PayloadReader};
 
 mod combine;
 pub use combine::combined;
@@ -115,7 +115,9 @@ pub fn encode<T: Serialize + ?Sized>(payload: &T, room: &mut [u8]) -> Result<usi
 ///
 /// # Errors
 /// [`PayloadError::Unsupported`] if the payload is not a struct.
-pub fn field_keys<T: Serialize + ?Sized>(payload: &T) -> Result<Vec<&'static str>, PayloadError> {
+pub(crate) fn field_keys<T: Serialize + ?Sized>(
+    payload: &T,
+) -> Result<Vec<&'static str>, PayloadError> {
     let mut keys = fields::KeyCollector::default();
     payload.serialize(fields::FieldSerializer(&mut keys))?;
     Ok(keys.0)

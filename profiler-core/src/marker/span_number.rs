@@ -136,7 +136,7 @@ impl FlowKeys {
 
 /// The thread on which a number was drawn, if that is another thread than the calling one.
 #[inline]
-pub fn other_thread_of(number: u64) -> Option<ThreadId> {
+pub(crate) fn other_thread_of(number: u64) -> Option<ThreadId> {
     let (_, _, end) = THREAD.get();
     if end.wrapping_sub(number).wrapping_sub(1) < BLOCK {
         return None; // of the block that this thread uses

@@ -26,9 +26,9 @@ pub use crate::sample_types::ModuleDefinition;
 use crate::sync::{AtomicU64, Ordering};
 
 /// State of a record that is being written.
-pub const BUSY: u64 = 1;
+pub(crate) const BUSY: u64 = 1;
 /// State of a complete record.
-pub const READY: u64 = 2;
+pub(crate) const READY: u64 = 2;
 
 /// A definition that entries refer to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ pub struct LabelDefinition {
 /// Why a definition could not be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DefineError {
+pub(crate) enum DefineError {
     /// The region is full, or the allowance has no page left for it.
     #[error("no room left for names and schemas")]
     NoRoom,

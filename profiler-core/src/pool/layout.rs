@@ -23,30 +23,30 @@
 //! `pool::slot`, definitions in `pool::definitions`, rows in `pool::live`.
 
 /// First word of a pool: "MPROFPOL" read as little-endian bytes.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MPROFPOL");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MPROFPOL");
 /// Version of everything in this file. A reader refuses any other.
-pub const ABI_VERSION: u32 = 4;
+pub(crate) const ABI_VERSION: u32 = 4;
 /// Byte-order mark: a reader of the other byte order sees another number.
-pub const ENDIAN_MARK: u32 = 0x0102_0304;
+pub(crate) const ENDIAN_MARK: u32 = 0x0102_0304;
 
 /// Number of chunk size classes: class `c` is `page << c` bytes.
-pub const SIZE_CLASSES: u8 = 9;
+pub(crate) const SIZE_CLASSES: u8 = 9;
 /// Bytes of a counter cell.
 pub const COUNTER_BYTES: u64 = 64;
 /// Maximum number of counters of a process.
-pub const MAX_COUNTERS: u64 = 1024;
+pub(crate) const MAX_COUNTERS: u64 = 1024;
 /// Bytes of a group's cell.
-pub const GROUP_BYTES: u64 = 1024;
+pub(crate) const GROUP_BYTES: u64 = 1024;
 /// Maximum number of groups of a process.
-pub const MAX_GROUPS: u64 = 4096;
+pub(crate) const MAX_GROUPS: u64 = 4096;
 /// Bytes of a thread row.
 pub const THREAD_BYTES: u64 = 256;
 /// Maximum number of threads of a process whose rows are alive at the same time.
-pub const MAX_THREADS: u64 = 65_536;
+pub(crate) const MAX_THREADS: u64 = 65_536;
 /// Bytes of a directory slot.
 pub const SLOT_BYTES: u64 = 128;
 /// Largest size of the definitions region.
-pub const MAX_DEFINITIONS_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_DEFINITIONS_BYTES: u64 = 64 << 20;
 
 /// Offsets of words in the header page.
 pub mod header {
@@ -117,25 +117,25 @@ pub mod header {
 }
 
 /// Longest process name in the header, in bytes of UTF-8; a longer one is cut.
-pub const MAX_NAME_BYTES: usize = 240;
+pub(crate) const MAX_NAME_BYTES: usize = 240;
 /// Longest thread name in its row, in bytes of UTF-8; a longer one is cut.
-pub const MAX_THREAD_NAME_BYTES: usize = 112;
+pub(crate) const MAX_THREAD_NAME_BYTES: usize = 112;
 /// Longest encoded parameters in the header. Longer ones arrive with the `Start` message only.
-pub const MAX_PARAMS_BYTES: usize = 3448;
+pub(crate) const MAX_PARAMS_BYTES: usize = 3448;
 /// Bytes of the table of the latest panics; the smallest page holds it.
-pub const PANIC_TABLE_BYTES: u64 = 4096;
+pub(crate) const PANIC_TABLE_BYTES: u64 = 4096;
 /// Number of panics that are kept: the latest of the main thread, and the latest of others.
-pub const MAX_PANICS: usize = 8;
+pub(crate) const MAX_PANICS: usize = 8;
 /// Words of the texts of a panic: file, thread name and message.
 pub const PANIC_TEXT_WORDS: usize = 55;
 /// Longest file name of a panic, in bytes of UTF-8; of a longer one the end is kept.
-pub const MAX_PANIC_FILE_BYTES: usize = 120;
+pub(crate) const MAX_PANIC_FILE_BYTES: usize = 120;
 /// Longest thread name of a panic, in bytes of UTF-8; a longer one is cut.
-pub const MAX_PANIC_THREAD_BYTES: usize = 64;
+pub(crate) const MAX_PANIC_THREAD_BYTES: usize = 64;
 /// Longest message of a panic, in bytes of UTF-8; a longer one is cut.
-pub const MAX_PANIC_MESSAGE_BYTES: usize = 256;
+pub(crate) const MAX_PANIC_MESSAGE_BYTES: usize = 256;
 /// Maximum number of paused ranges that are kept; a new one overwrites the oldest.
-pub const MAX_PAUSES: u64 = 255;
+pub(crate) const MAX_PAUSES: u64 = 255;
 
 /// Stage of a pool's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ impl Extent {
 }
 
 /// Number of parts after the header.
-pub const REGIONS: usize = 8;
+pub(crate) const REGIONS: usize = 8;
 
 /// Sizes of all parts of a pool, derived from the page size and the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@
 //! and never a signal.
 
 pub(crate) mod budget;
-pub mod definitions;
-pub mod header;
-pub mod layout;
+pub(crate) mod definitions;
+pub(crate) mod header;
+pub(crate) mod layout;
 pub(crate) mod live;
 mod mapping;
 pub(crate) mod slot;

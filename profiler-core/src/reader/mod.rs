@@ -13,7 +13,7 @@ mod chunk;
 mod definitions;
 mod directory;
 mod follow;
-pub mod groups;
+pub(crate) mod groups;
 mod panics;
 mod record_window;
 mod snapshot;
@@ -27,11 +27,11 @@ pub use follow::{ChunkIdentity, Followed, Follower, Progress};
 pub use panics::PanicInfo;
 pub use snapshot::{PoolReader, Snapshot};
 pub use source::ByteSource;
-pub use tables::{CounterInfo, PausedRange, ThreadInfo};
+pub use tables::{CounterInfo, ThreadInfo};
 
 #[doc(inline)]
 pub use crate::pool::definitions::{
-    CategoryDefinition, CounterDefinition, LabelDefinition, ModuleDefinition, SiteDefinition,
+    CategoryDefinition, CounterDefinition, LabelDefinition, ModuleDefinition,
 };
 use crate::pool::header::{Header, HeaderError};
 

@@ -76,7 +76,7 @@ pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
 ///
 /// # Errors
 /// Errors of `fallocate`; a file system may not support holes.
-pub fn punch_hole(file: &impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+pub(crate) fn punch_hole(file: &impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(file, flags, offset, len)?)
 }

@@ -25,12 +25,13 @@ mod thread_end;
 ))]
 pub(crate) mod native;
 
+pub(crate) use imp::punch_hole;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
     current_thread_name, has_other_threads, on_fork, populate, process_name, process_start,
     release, running_process, stretch, time_namespace, wipe_on_fork,
 };
-pub use imp::{allocated_bytes, boot_id, clock_error, create_pool_file, punch_hole};
+pub use imp::{allocated_bytes, boot_id, clock_error, create_pool_file};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use process_stat::{ProcessStat, open_process};
 pub(crate) use thread_end::ThreadEnd;

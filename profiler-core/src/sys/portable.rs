@@ -72,7 +72,7 @@ pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
 ///
 /// # Errors
 /// Always `Unsupported`.
-pub fn punch_hole(_file: &impl AsFd, _offset: u64, _len: u64) -> io::Result<()> {
+pub(crate) fn punch_hole(_file: &impl AsFd, _offset: u64, _len: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -23,6 +23,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::descriptor_table::DescriptorTable;
+use super::file_identity::FileIdentity;
 
 /// The lowest number that is not one of the standard streams.
 const FIRST_FREE: RawFd = 3;
@@ -43,15 +44,6 @@ impl DescriptorLost {
     pub fn is_in(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
-}
-
-/// Device and inode, which identify an open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FileIdentity {
-    /// The device.
-    pub device: u64,
-    /// The inode.
-    pub inode: u64,
 }
 
 impl FileIdentity {

@@ -31,9 +31,13 @@ mod imp;
 
 mod descriptor;
 mod descriptor_table;
+mod file_identity;
 mod file_stamp;
 mod foreign_file;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod found_file;
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+#[path = "portable_found_file.rs"]
 mod found_file;
 mod own_threads;
 mod renewable;
@@ -41,18 +45,15 @@ mod secret;
 mod threads;
 
 pub use descriptor::{
-    DescriptorLost, FileIdentity, OwnDescriptor, OwnFile, above_streams, open_file, read_file,
-    read_text,
+    DescriptorLost, OwnDescriptor, OwnFile, above_streams, open_file, read_file, read_text,
 };
 pub use descriptor_table::{
     DescriptorTable, end_profiler_table, enter_own_table, leave_program_table, occupy_low_numbers,
 };
+pub use file_identity::FileIdentity;
 pub use file_stamp::FileStamp;
 pub use foreign_file::ForeignFile;
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use found_file::{FoundFile, open_regular};
-#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
-pub use imp::{FoundFile, open_regular};
 pub use imp::{current_thread_number, path_of, read_at, vdso_image};
 pub use own_threads::{own_thread_count, own_thread_numbers};
 pub use renewable::Renewable;

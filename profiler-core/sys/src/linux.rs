@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use crate::FileIdentity;
+use crate::file_identity::FileIdentity;
 
 /// The same file under a descriptor that cannot write.
 ///

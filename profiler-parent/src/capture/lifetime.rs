@@ -41,7 +41,7 @@ mod tests {
     use std::time::Duration;
 
     use profiler_core::ids::ProcessId;
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::*;
     use crate::gather::verdict::Verdict;

@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 use profiler_core::time::{TimeConverter, Timestamp};
 use profiler_json::JsonWriter;
 

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 use profiler_gecko::model::SlowRunMarker;
 
 use crate::gather::state::Patience;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::PoolReader;
+use profiler_core::session::EntryCounts;
 use profiler_core::time::{Anchor, Timestamp};
 use profiler_gecko::gecko::merge_categories;
 use profiler_gecko::{CategoryRow, ProcessSummary, ProfileSpec, ProfileSubject};

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 use profiler_core::time::Timestamp;
 
 use crate::processed::EarlierEntries;

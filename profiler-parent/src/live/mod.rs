@@ -42,7 +42,7 @@
 //! | `GET markers.json` | observed markers, at most 500 and 1 MiB; further ones are counted |
 //! | `GET profiles.json` | profiles captured from the page |
 //! | `GET profiles/NAME` | the file of such a profile |
-//! | `GET metrics` | the metrics for Prometheus, as text |
+//! | `GET metrics` | the metrics for Prometheus, as text, if the [options](LiveOptions::metrics) have them |
 //! | `POST capture` | starts a capture; answers with the number of the profile in the list |
 //!
 //! Parameters; `live.json` accepts those of its parts:

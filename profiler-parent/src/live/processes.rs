@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo, PoolReader};
+use profiler_core::session::EntryCounts;
 use profiler_sys::OwnFile;
 use serde::Serialize;
 

@@ -109,7 +109,7 @@ fn mark(entry: &mut TrackedProcess, session: ProcessId) {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::super::brief::BriefLife;
     use super::*;

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 
 use super::brief::{BriefLife, BriefRuns, BriefSums};
 

@@ -154,7 +154,7 @@ fn is_earlier_program(process: &TrackedProcess, pid: ProcessId, start: ProcessSt
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::*;
 

@@ -114,7 +114,7 @@ fn is_replaced(process: &TrackedProcess, now: Option<ProgramImage>) -> bool {
 #[cfg(all(test, target_os = "linux", not(profiler_portable)))]
 mod tests {
     use profiler_core::ids::ProcessStart;
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::*;
 

@@ -226,7 +226,7 @@ mod tests {
     use std::sync::Arc;
 
     use profiler_core::ids::ProcessId;
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::expired::MOST_LISTED;
     use super::*;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 use profiler_core::time::Timestamp;
 use profiler_sys::OwnFile;
 

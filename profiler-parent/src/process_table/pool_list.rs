@@ -146,7 +146,7 @@ impl<T> PoolList<T> {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::*;
 

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
+use profiler_core::session::EntryCounts;
 use profiler_sys::OwnFile;
 
 use super::brief::BriefLife;

@@ -2,7 +2,7 @@
 //!
 //! Made on request. Invariant: pools are read without the lock of the table.
 
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 
 use super::expired::ExpiredSum;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};

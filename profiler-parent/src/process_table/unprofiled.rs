@@ -117,7 +117,7 @@ fn is_silent(process: &TrackedProcess) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::*;
 

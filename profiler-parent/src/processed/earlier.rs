@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use profiler_core::ids::CounterIndex;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{ChunkInfo, Snapshot, ThreadInfo};
+use profiler_core::session::EntryCounts;
 use profiler_core::time::Timestamp;
 
 use super::borders::{Border, BorderThread, Borders};

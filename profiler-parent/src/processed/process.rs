@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
+use profiler_core::session::EntryCounts;
 use profiler_core::time::Timestamp;
 use profiler_gecko::ShownRange;
 use profiler_gecko::frame_names::thread_without_row;

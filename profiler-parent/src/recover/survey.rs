@@ -8,11 +8,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::header::Header;
 use profiler_core::internal::pool::layout;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys;
+use profiler_core::session::EntryCounts;
 use profiler_core::time::{SessionClock, Timestamp};
 use profiler_gecko::CategoryRow;
 use profiler_gecko::gecko::merge_categories;

@@ -271,7 +271,8 @@ impl Session {
     }
 
     /// Serves a live page of this session at this address of this machine (port 0: any free port),
-    /// until the server is dropped or the session ends. Groups are measured meanwhile.
+    /// until the server is dropped or the session ends. Groups are measured meanwhile. The page has no
+    /// metrics for Prometheus: see [`Self::serve_live_with`].
     ///
     /// # Errors
     /// [`LiveError`](crate::live::LiveError); nothing is served then.
@@ -283,7 +284,8 @@ impl Session {
         self.serve_live_with(address, LiveOptions::default())
     }
 
-    /// Like [`Session::serve_live`], with other rules for alerts.
+    /// Like [`Session::serve_live`], with other rules for alerts, or with metrics at the path
+    /// `metrics`: `profiler_prometheus::on_live_page(&session, LiveOptions::default())`.
     ///
     /// # Errors
     /// As [`Session::serve_live`].

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 use profiler_sys::OwnFile;
 
 use super::super::{MetricsReading, ProcessMetricsRow};

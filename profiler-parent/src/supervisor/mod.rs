@@ -352,7 +352,7 @@ impl SupervisorHandle {
 #[cfg(test)]
 mod tests {
     use profiler_core::ids::ProcessId;
-    use profiler_core::internal::entry_counts::EntryCounts;
+    use profiler_core::session::EntryCounts;
 
     use super::*;
     use crate::process_table::{ProcessState, Remains, TrackedProcess};

@@ -5,7 +5,7 @@
 //! a body is identified by its number.
 
 use super::ExportError;
-use super::clickhouse::FleetTable;
+use super::fleet_table::FleetTable;
 
 /// Bytes of a body before compression, unless a destination wants another limit.
 pub const MOST_BODY_BYTES: usize = 4 << 20;

@@ -12,7 +12,7 @@ use hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
-use super::RequestHead;
+use super::request::RequestHead;
 
 /// Bytes of a file read at a time.
 const BLOCK: u64 = 64 * 1024;

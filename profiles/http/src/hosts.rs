@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use hyper::header::HOST;
 
-use super::RequestHead;
+use super::request::RequestHead;
 
 /// The port that browsers omit from an address.
 const USUAL_PORT: u16 = 80;

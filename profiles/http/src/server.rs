@@ -29,8 +29,8 @@ use tokio::time::timeout;
 
 use super::admission::{Admission, Admitted};
 use super::answer::{Answer, status};
+use super::service::{Answered, BodyWork, HttpService, Reply};
 use super::workers::{WORKERS, Workers};
-use super::{Answered, BodyWork, HttpService, Reply};
 
 /// Limit on the bytes of a request's head.
 const HEAD: usize = 16 * 1024;

@@ -2,7 +2,7 @@
 
 use hyper::header::AUTHORIZATION;
 
-use super::RequestHead;
+use super::request::RequestHead;
 
 /// Compares two strings in a time that does not depend on the position of the first difference, so
 /// a client cannot guess a secret letter by letter.

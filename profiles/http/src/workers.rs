@@ -15,8 +15,8 @@ use hyper::{Response, StatusCode};
 use profiler_sys::spawn_quiet;
 use tokio::sync::oneshot;
 
-use super::Work;
 use super::answer::{Answer, status};
+use super::service::Work;
 
 /// Limit on the threads of a server that compute answers.
 pub(super) const WORKERS: usize = 4;

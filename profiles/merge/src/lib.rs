@@ -31,6 +31,7 @@ mod align;
 mod categories;
 mod hosts;
 mod input;
+mod list_changes;
 mod lists;
 mod logs;
 mod meta;

@@ -14,8 +14,9 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess};
 use serde_json::Value;
 
 use super::MergeError;
+use super::list_changes::ListChanges;
 use super::logs::LogsByProcess;
-use super::naming::{HostNames, UniqueNames};
+use super::naming::UniqueNames;
 use super::rewrite::{Rewrite, change, copy, move_first};
 use profiler_files::spill::{Spilled, spilled, write_spilled, write_spilled_members};
 use profiler_reader::{Items, Members, Object, OptionalList, plain};
@@ -32,15 +33,6 @@ pub(super) struct Lists {
     /// Members that are not known, with their names, without the braces of their object.
     others: Spilled,
     names_of_others: UniqueNames,
-}
-
-/// What changes in the lists of one input.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ListChanges<'a> {
-    pub(super) names: &'a HostNames,
-    pub(super) offset_ns: i64,
-    /// Threads of the inputs before it.
-    pub(super) first_thread: u64,
 }
 
 fn list_in(directory: &Path) -> Spilled {

@@ -6,7 +6,7 @@
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess};
 
-use super::lists::ListChanges;
+use super::list_changes::ListChanges;
 use super::rewrite::{Num, Rewrite, change, copy};
 use profiler_files::spill::Spilled;
 use profiler_reader::{Items, Members, Object, OptionalList};

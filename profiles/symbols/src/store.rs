@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Symbols;
+use super::symbols::Symbols;
 
 /// The symbol cache of a session.
 #[derive(Clone, Debug, Default)]

@@ -162,7 +162,7 @@ fn a_batch_stays_for_its_engine_while_another_one_refuses_it_and_gets_it() {
     let to = std::slice::from_ref(&other);
     let send = |keeps| {
         let spool = Arc::new(Spool::open_leftovers(directory.path(), to, keeps).unwrap());
-        spool.set_phase(SpoolPhase::Draining(super::super::now() + LONG));
+        spool.set_phase(SpoolPhase::Draining(now() + LONG));
         let mut sender = RunningSender::for_leftovers(&spool, other.clone());
         sender.thread.take().unwrap().join().unwrap();
         let sent = spool.counts(FIRST).1.sent.batches;

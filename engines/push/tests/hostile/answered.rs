@@ -2,7 +2,7 @@
 //! with the fuzz targets `fleet_answer` and `otlp_answer`.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
-use profiler_fleet::answer::count_stacks;
+use profiler_fleet::count_stacks;
 use profiler_push::otlp_answer::refused_part;
 use prost::Message;
 

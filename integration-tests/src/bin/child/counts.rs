@@ -21,7 +21,7 @@ fn counts() -> anyhow::Result<String> {
         counts.unfinished,
     ];
     let numbers: String = numbers.iter().map(|number| format!(" {number}")).collect();
-    let reason = |(reason, count): (profiler_core::internal::entry_counts::DropReason, u64)| {
+    let reason = |(reason, count): (profiler_core::session::DropReason, u64)| {
         format!(" {}={count}", reason.name().replace(' ', "-"))
     };
     Ok(format!(

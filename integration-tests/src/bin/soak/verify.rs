@@ -14,7 +14,7 @@ use integration_tests::kills::board::Said;
 use integration_tests::kills::found;
 use integration_tests::kills::judge::Tally;
 use integration_tests::profile::{Process, Profile};
-use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
+use profiler_core::session::{DropReason, Drops, EntryCounts};
 use serde::{Deserialize, Serialize};
 
 /// The argument that makes this program the verifier.

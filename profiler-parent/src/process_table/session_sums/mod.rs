@@ -13,7 +13,7 @@ mod group_sum;
 mod process_sum;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::entry_counts::EntryCounts;
+use profiler_core::session::EntryCounts;
 
 pub use bounded::{BoundedSums, ShownSums, Sum, SumKey};
 pub(super) use deferred::{DeferredSums, LastNumbers};

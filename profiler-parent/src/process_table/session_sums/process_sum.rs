@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use profiler_core::internal::entry_counts::{DropReason, EntryCounts};
+use profiler_core::session::{DropReason, EntryCounts};
 
 use super::bounded::{Sum, SumKey};
 use crate::gather::verdict::Why;

@@ -33,15 +33,15 @@ mod samples;
 mod schema;
 mod spans;
 mod stacks;
-mod table;
 
 pub use date::{civil_date, days_since_1970};
 pub(super) use files::write;
 pub(crate) use identity::BatchIdentity;
 pub use schema::{Engine, FleetSchema, InvalidSchemaName};
-pub use table::FleetTable;
 
 use super::ExportError;
+pub use super::fleet_table::FleetTable;
+
 use super::bodies::BodySink;
 use super::recording::{Recording, Sink, Thread, Totals};
 use profiler_reader::{CounterSeries, Survey};

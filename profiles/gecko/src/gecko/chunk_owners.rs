@@ -14,10 +14,10 @@ use crate::model::{Place, ThreadOwners};
 use profiler_core::ids::{ThreadId, ThreadIndex};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::SampleEntry;
-use profiler_core::internal::entry_counts::Drops;
 use profiler_core::internal::reader::{
     ByteSource, ChunkBuffer, ChunkInfo, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo,
 };
+use profiler_core::session::Drops;
 use profiler_core::time::Timestamp;
 
 /// A chunk, and the thread that wrote it.

@@ -22,8 +22,8 @@ use crate::failure::Failure;
 use crate::model::{Delivery, LostEntries, Place, ThreadHead, write_log};
 use crate::progress::{ProgressLogger, Proportion};
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, Entries, ThreadInfo};
+use profiler_core::session::EntryCounts;
 use profiler_json::JsonWriter;
 
 /// The state of writing the threads of one process.

@@ -8,9 +8,9 @@ use std::io::Write;
 
 use super::marker_rows::MarkerTimes;
 use super::process::ProcessModel;
-use profiler_core::internal::entry_counts::{DropReason, EntryCounts};
 use profiler_core::internal::reader::ThreadInfo;
 use profiler_core::marker::schema::{Format, MarkerSchema};
+use profiler_core::session::{DropReason, EntryCounts};
 use profiler_core::time::Timestamp;
 use profiler_json::JsonWriter;
 

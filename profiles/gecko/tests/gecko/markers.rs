@@ -1,8 +1,8 @@
 //! Markers in the Gecko profile: each one is in the table of its thread, or counted as lost.
 
 use profiler_core::ids::ThreadId;
-use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
+use profiler_core::session::DropReason;
 use profiler_core::{marker, text_marker, thread};
 use profiler_gecko::{FailureLatch, ProfileSpec};
 use serde_json::Value;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use profiler_core::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use profiler_core::internal::entry::stack::Frame;
-use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 use profiler_core::internal::reader::{ChunkIdentity, Definitions, ThreadInfo};
+use profiler_core::session::{DropReason, Drops, EntryCounts};
 use profiler_core::time::{Anchor, ClockKind, MonotonicNs, Timestamp};
 
 use super::super::sample_bytes::TestSample;

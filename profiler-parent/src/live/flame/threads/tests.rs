@@ -1,7 +1,7 @@
 //! Tests of the threads of one process.
 
 use profiler_core::ids::ThreadIndex;
-use profiler_core::internal::entry_counts::{DropReason, Drops};
+use profiler_core::session::{DropReason, Drops};
 
 use super::super::weights::Weight;
 use super::*;

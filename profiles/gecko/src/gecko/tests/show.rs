@@ -5,9 +5,9 @@ use serde_json::Value;
 use crate::gecko::{ProcessPart, merge_categories};
 use crate::{FailureLatch, ProcessRole, ProfileSpec, ProgressCell};
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::session;
+use profiler_core::session::EntryCounts;
 use profiler_core::time::{Anchor, Timestamp};
 use profiler_json::JsonWriter;
 

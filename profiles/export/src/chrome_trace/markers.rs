@@ -1,6 +1,6 @@
 //! Writes markers as trace events.
 //!
-//! Used by [`super::chrome_trace`]. A span nested within the spans around it is a complete event
+//! Used by [`super`]. A span nested within the spans around it is a complete event
 //! (`X`), which trace viewers nest by time. Other spans are asynchronous pairs (`b`, `e`), as are
 //! starts and ends that were recorded separately; these are paired by name and, if they have one,
 //! by span number. Instants are `i`. The payload is in `args.data`, with its texts written out. A
@@ -9,11 +9,11 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use super::chrome_trace::{Events, Track};
-use super::nesting::{in_order, nesting};
-use super::payload::Payload;
-use super::recording::Thread;
-use super::slices::bounded_ns;
+use super::{Events, Track};
+use crate::nesting::{in_order, nesting};
+use crate::payload::Payload;
+use crate::recording::Thread;
+use crate::slices::bounded_ns;
 use profiler_reader::{RawMarker, Survey, as_index};
 
 /// Writes the markers of a thread.

@@ -1,6 +1,6 @@
-//! The tables of the store.
+//! The tables of the ClickHouse that stores the profiles of many hosts.
 
-/// A table of the store. Its rows are described in the documentation of the module.
+/// A table of the store. Its rows are described in [`clickhouse`](crate::clickhouse).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FleetTable {
     /// Stacks: numbers and names.
@@ -46,7 +46,7 @@ impl FleetTable {
     }
 
     /// Its place in [`Self::ALL`].
-    pub(super) const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 }

@@ -4,7 +4,9 @@
 //! Called by [`super::export`]. The samples of a thread are a V8 sampling profile (`Profile`, then
 //! `ProfileChunk` events); each chunk contains the new nodes of the call tree. Nodes are numbered
 //! over all threads, because the Firefox Profiler merges nodes with the same number. Markers: see
-//! [`super::chrome_markers`]. Times are microseconds on the system's monotonic clock.
+//! [`markers`]. Times are microseconds on the system's monotonic clock.
+
+mod markers;
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -14,7 +16,6 @@ use profiler_json::JsonWriter;
 use super::ExportError;
 use super::call_frame::Scripts;
 use super::call_tree::CallId;
-use super::chrome_markers;
 use super::cpuprofile::Clock;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
@@ -85,7 +86,7 @@ impl<W: Write> Sink for Events<W> {
         if !thread.slices.is_empty() {
             self.samples(track, thread);
         }
-        chrome_markers::write(self, track, thread, survey);
+        markers::write(self, track, thread, survey);
         // The remaining threads are not read.
         if self.out.is_failed() {
             Err(too_long().into())
