@@ -230,6 +230,7 @@ impl Members for TimedColumns<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::naming::HostNames;
 
     const KEPT_IN_A_FILE: usize = 300 * 1024;
 
