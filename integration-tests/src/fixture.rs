@@ -8,7 +8,7 @@
 use std::ops::Deref;
 
 use anyhow::ensure;
-use profiler_parent::{CaptureReport, ProcessReport, ProcessState, SessionBuilder};
+use profiler_parent::{CaptureReport, Format, ProcessReport, ProcessState, SessionBuilder};
 
 use crate::helper_process::HelperProcess;
 use crate::marks;
@@ -66,7 +66,31 @@ impl Fixture {
     /// When anything is missing, doubled or out of order.
     pub fn capture(&mut self) -> anyhow::Result<(CaptureReport, Profile)> {
         self.record_share()?;
-        let (report, profile) = self.session.capture()?;
+        self.checked(self.session.capture()?)
+    }
+
+    /// Like [`Self::capture`], in the Gecko format, in which every child writes its own part.
+    ///
+    /// # Errors
+    /// As [`Self::capture`].
+    pub fn capture_gecko(&mut self) -> anyhow::Result<(CaptureReport, Profile)> {
+        self.record_share()?;
+        self.checked(self.session.capture_gecko()?)
+    }
+
+    /// Captures in both formats, the default one first. For tests in which the children do something
+    /// for a capture in the Gecko format.
+    ///
+    /// # Errors
+    /// As [`Self::capture`].
+    pub fn capture_both(&mut self) -> anyhow::Result<[(CaptureReport, Profile); 2]> {
+        Ok([self.capture()?, self.capture_gecko()?])
+    }
+
+    fn checked(
+        &self,
+        (report, profile): (CaptureReport, Profile),
+    ) -> anyhow::Result<(CaptureReport, Profile)> {
         for process in &profile.processes {
             process.counts()?;
         }
@@ -74,19 +98,23 @@ impl Fixture {
         Ok((report, profile))
     }
 
-    /// Like [`Self::capture`], for a session in which a process overwrites its own pool, so that
-    /// its part can be anything. Checks only the parent and the healthy child.
+    /// Like [`Self::capture_both`], for a session in which a process overwrites its own pool, so
+    /// that its part can be anything. Checks only the parent and the healthy child.
     ///
     /// # Errors
-    /// When the profile is not JSON, or the markers of the two are not as recorded.
-    pub fn capture_among_liars(&mut self) -> anyhow::Result<(CaptureReport, Profile)> {
+    /// When a profile is not JSON, or the markers of the two are not as recorded.
+    pub fn capture_among_liars(&mut self) -> anyhow::Result<[(CaptureReport, Profile); 2]> {
+        let processed = self.capture_among_liars_in(Format::Processed)?;
+        Ok([processed, self.capture_among_liars_in(Format::Gecko)?])
+    }
+
+    fn capture_among_liars_in(
+        &mut self,
+        format: Format,
+    ) -> anyhow::Result<(CaptureReport, Profile)> {
         self.record_share()?;
-        let report = self
-            .session
-            .session()?
-            .capture()
-            .format(profiler_parent::Format::Gecko)
-            .save(self.session.path("liars.json"))?;
+        let capture = self.session.session()?.capture().format(format);
+        let report = capture.save(self.session.path("liars.json"))?;
         let profile = Profile::read_some(&report.path, &["healthy"])?;
         self.check_unharmed(&profile)?;
         Ok((report, profile))

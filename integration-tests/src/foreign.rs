@@ -198,7 +198,7 @@ impl Recorded {
     /// When there is no log.
     pub fn verdicts(&self, name: &str) -> anyhow::Result<Vec<String>> {
         let profile = self.profile()?;
-        let rows = profile.rows()?.iter().filter(|row| row["name"] == name);
+        let rows = profile.log_rows()?.iter().filter(|row| row["name"] == name);
         let verdict = |row: &Value| row["verdict"].as_str().unwrap_or_default().to_owned();
         Ok(rows.map(verdict).collect())
     }

@@ -209,7 +209,7 @@ impl Profile {
     /// # Errors
     /// When there is no log.
     pub fn verdicts_of(&self, pid: u32) -> anyhow::Result<Vec<String>> {
-        let rows = self.rows()?.iter().filter(|row| row["pid"] == pid);
+        let rows = self.log_rows()?.iter().filter(|row| row["pid"] == pid);
         let verdicts = rows.map(|row| row["verdict"].as_str().unwrap_or_default().to_owned());
         Ok(verdicts.collect())
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use profiler_parent::core::session::Features;
-use profiler_parent::{CaptureReport, Session, SessionBuilder};
+use profiler_parent::{CaptureReport, Format, Session, SessionBuilder};
 
 use crate::patience::{LONG, until};
 use crate::profile::Profile;
@@ -42,16 +42,35 @@ impl TestSession {
         self.directory.path().join(name)
     }
 
-    /// Captures, and reads the saved profile.
+    /// Captures in the default format, and reads the saved profile.
     ///
     /// # Errors
     /// When the capture fails, or the saved file is not a profile.
     pub fn capture(&self) -> anyhow::Result<(CaptureReport, Profile)> {
-        let report = self
-            .session()?
-            .capture()
-            .format(profiler_parent::Format::Gecko)
-            .save(self.path("profile.json"))?;
+        self.capture_in(Format::default())
+    }
+
+    /// Captures in the Gecko format, in which every child writes its own part, and reads the saved
+    /// profile.
+    ///
+    /// # Errors
+    /// As [`Self::capture`].
+    pub fn capture_gecko(&self) -> anyhow::Result<(CaptureReport, Profile)> {
+        self.capture_in(Format::Gecko)
+    }
+
+    /// Captures in both formats, the default one first. For tests in which the children do something
+    /// for a capture in the Gecko format.
+    ///
+    /// # Errors
+    /// As [`Self::capture`].
+    pub fn capture_both(&self) -> anyhow::Result<[(CaptureReport, Profile); 2]> {
+        Ok([self.capture()?, self.capture_gecko()?])
+    }
+
+    fn capture_in(&self, format: Format) -> anyhow::Result<(CaptureReport, Profile)> {
+        let path = self.path("profile.json");
+        let report = self.session()?.capture().format(format).save(path)?;
         let profile = Profile::read(&report.path)?;
         Ok((report, profile))
     }

@@ -53,6 +53,7 @@ mod feature_table;
 mod fleet;
 mod flood;
 mod frozen;
+mod gecko_format;
 mod generated_code;
 mod generated_runtimes;
 mod groups;

@@ -26,8 +26,7 @@ fn a_second_capture_has_later_entries_and_those_of_children_that_died_since() ->
     helpers[0].ask("mark 50")?;
     helpers[1].ask("mark 70")?;
     helpers[1].end("kill")?;
-    for _ in 0..2 {
-        let (_, later) = session.capture()?;
+    for (_, later) in session.capture_both()? {
         later.holds("child-0", "complete", 450)?;
         later.holds("child-1", KILLED, 470)?;
     }
@@ -47,25 +46,26 @@ fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
             until(|| session.recorded() > before + 5_000),
             "the flood stands still"
         );
-        let (_, profile) = session.capture()?;
-        for n in 0..3 {
-            let name = format!("child-{n}");
-            let process = profile.process(&name)?;
-            assert_eq!(profile.verdict(&name)?, "complete");
-            let numbers = process.numbers()?;
-            assert!(
-                numbers
-                    .values()
-                    .all(|numbers| numbers.is_sorted_by(|a, b| a < b)),
-                "{name}"
-            );
-            let counts = process.counts()?;
-            assert_eq!(
-                counts.delivered,
-                numbers.values().map(|n| n.len() as u64).sum::<u64>(),
-                "{name}"
-            );
-            assert!(counts.delivered > 0, "{name}");
+        for (_, profile) in session.capture_both()? {
+            for n in 0..3 {
+                let name = format!("child-{n}");
+                let process = profile.process(&name)?;
+                assert_eq!(profile.verdict(&name)?, "complete");
+                let numbers = process.numbers()?;
+                assert!(
+                    numbers
+                        .values()
+                        .all(|numbers| numbers.is_sorted_by(|a, b| a < b)),
+                    "{name}"
+                );
+                let counts = process.counts()?;
+                assert_eq!(
+                    counts.delivered,
+                    numbers.values().map(|n| n.len() as u64).sum::<u64>(),
+                    "{name}"
+                );
+                assert!(counts.delivered > 0, "{name}");
+            }
         }
     }
     Ok(())
@@ -81,7 +81,7 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
     let session = session.session()?;
     std::thread::scope(|scope| {
         let captures = paths.each_ref().map(|path| {
-            let capture = session.capture().format(profiler_parent::Format::Gecko);
+            let capture = session.capture();
             scope.spawn(move || capture.save(path))
         });
         captures

@@ -48,8 +48,9 @@ fn exchange(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Res
     let mut second = HelperProcess::spawn(&session, CHILD, "second", "init")?;
     ping_between(&session, &mut first, &mut second)?;
     ping_with(&session, &mut first)?;
-    let (_, profile) = session.capture()?;
-    assert_eq!(reversed(&profile)?, Vec::<String>::new());
+    for (_, profile) in session.capture_both()? {
+        assert_eq!(reversed(&profile)?, Vec::<String>::new());
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use integration_tests::helper_process::HelperProcess;
 use integration_tests::patience::until;
 use integration_tests::session;
 use integration_tests::{own_process, own_process_tests};
-use profiler_parent::{Format, ProcessState, Session};
+use profiler_parent::{ProcessState, Session};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -35,25 +35,23 @@ fn keeps_its_files(spawn: Spawn, beginning: &str, is_lost: bool) -> anyhow::Resu
     if is_lost {
         loses_its_channel(&session)?;
     }
-    let (report, profile) = session.capture()?;
+    let (report, profile) = session.capture_gecko()?;
     assert_eq!(report.processes[1].counts.recorded(), 1500);
     assert_eq!(profile.process("child")?.counts()?.delivered, 1500);
     assert!(is_lost || profile.verdict("child")? == "complete");
     helper.ask("check-files")?;
     helper.ask("record 1 500")?;
     helper.ask("check-files")?;
-    let report = session
-        .session()?
-        .capture()
-        .format(Format::Processed)
-        .save(session.path("processed.json"))?;
+    let (report, profile) = session.capture()?;
     assert_eq!(report.processes[1].counts.recorded(), 2000);
+    assert_eq!(profile.process("child")?.counts()?.delivered, 2000);
     helper.ask("check-files")?;
     let is_connected = session.processes()[1].state == ProcessState::Connected;
     assert_eq!(is_connected, !is_lost);
     assert!(helper.end("exit 0")?.success());
-    let (report, _) = session.capture()?;
-    assert_eq!(report.processes[1].counts.recorded(), 2000);
+    for (report, _) in session.capture_both()? {
+        assert_eq!(report.processes[1].counts.recorded(), 2000);
+    }
     Ok(())
 }
 
@@ -87,8 +85,9 @@ fn an_untrusted_child_can_write_to_no_file_of_the_parent() -> anyhow::Result<()>
     let mut helper = HelperProcess::spawn_untrusted(&session, CHILD, "child", "init")?;
     helper.ask("record 1 500")?;
     assert_eq!(helper.ask("append 64")?, "ok 0");
-    let (_, profile) = session.capture()?;
-    profile.holds("child", "complete", 500)?;
+    for (_, profile) in session.capture_both()? {
+        profile.holds("child", "complete", 500)?;
+    }
     assert_eq!(
         helper.ask("append 64")?,
         "ok 0",

@@ -36,11 +36,12 @@ fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow:
         acknowledged.extend(helper.rest()?);
         children.push((name, acks::counts(&acknowledged)));
     }
-    let (_, profile) = session.capture()?;
-    for (name, threads) in &children {
-        assert_eq!(profile.verdict(name)?, KILLED);
-        acks::check(profile.process(name)?, threads, true)?;
-        assert_eq!(profile.process(name)?.counts()?.evicted, 0, "{name}");
+    for (_, profile) in session.capture_both()? {
+        for (name, threads) in &children {
+            assert_eq!(profile.verdict(name)?, KILLED);
+            acks::check(profile.process(name)?, threads, true)?;
+            assert_eq!(profile.process(name)?.counts()?.evicted, 0, "{name}");
+        }
     }
     Ok(())
 }
@@ -153,14 +154,16 @@ fn children_that_die_while_they_connect_never_delay_the_parent() -> anyhow::Resu
         assert_eq!(child.wait()?.signal(), Some(libc::SIGKILL));
     }
     let watch = Stopwatch::start();
-    let (_, profile) = session.capture()?;
+    let profiles = session.capture_both()?;
     assert!(
         watch.elapsed() < LONG,
-        "the capture waited for the progress timeout"
+        "a capture waited for the progress timeout"
     );
-    for n in 0..20 {
-        let name = format!("hasty-{n}");
-        profile.holds(&name, KILLED, 1)?;
+    for (_, profile) in profiles {
+        for n in 0..20 {
+            let name = format!("hasty-{n}");
+            profile.holds(&name, KILLED, 1)?;
+        }
     }
     Ok(())
 }
@@ -174,8 +177,9 @@ fn a_child_that_ended_its_profiler_continues_and_keeps_its_data() -> anyhow::Res
     helper.ask("shutdown")?;
     helper.ask("mark 50")?;
     for _ in 0..2 {
-        let (_, profile) = session.capture()?;
-        profile.holds("done", "complete", 200)?;
+        for (_, profile) in session.capture_both()? {
+            profile.holds("done", "complete", 200)?;
+        }
         helper.tell("exit 0")?;
         assert!(helper.child.wait().expect("a status").success());
         helper = HelperProcess::spawn(&session, CHILD, "next", "init")?;

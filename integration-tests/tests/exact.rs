@@ -5,7 +5,9 @@
 
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
+use integration_tests::profile::Profile;
 use integration_tests::session;
+use profiler_parent::CaptureReport;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -39,7 +41,16 @@ fn markers_arrive_exactly() -> anyhow::Result<u64> {
     for helper in &mut helpers {
         assert_eq!(helper.line()?, "ok");
     }
-    let (report, profile) = session.capture()?;
+    for (report, profile) in session.capture_both()? {
+        most_dropped = most_dropped.max(arrived_exactly(&report, &profile)?);
+    }
+    Ok(most_dropped)
+}
+
+/// Checks the markers of the 8 processes. Returns the highest number of entries that a process
+/// dropped.
+fn arrived_exactly(report: &CaptureReport, profile: &Profile) -> anyhow::Result<u64> {
+    let mut most_dropped = 0;
     assert_eq!((report.processes.len(), profile.processes.len()), (9, 9));
     for n in 0..8 {
         let name = format!("child-{n}");
@@ -83,11 +94,12 @@ fn threads_that_have_ended_are_delivered_like_those_that_live() -> anyhow::Resul
     let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     helper.ask("record 4 500")?;
     helper.ask("mark 10")?;
-    let (_, profile) = session.capture()?;
-    let numbers = profile.process("child")?.numbers()?;
-    assert_eq!(numbers.len(), 5);
-    assert!((0..4).all(|thread| numbers[&thread].iter().copied().eq(0..500)));
-    assert!(numbers[&1000].iter().copied().eq(0..10));
+    for (_, profile) in session.capture_both()? {
+        let numbers = profile.process("child")?.numbers()?;
+        assert_eq!(numbers.len(), 5);
+        assert!((0..4).all(|thread| numbers[&thread].iter().copied().eq(0..500)));
+        assert!(numbers[&1000].iter().copied().eq(0..10));
+    }
     Ok(())
 }
 
@@ -100,9 +112,10 @@ fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
         helper.ask("record 2 300")?;
         assert_eq!(helper.end(end)?.code(), Some(code));
     }
-    let (_, profile) = session.capture()?;
-    for name in ["exits", "quits"] {
-        profile.holds(name, "complete", 600)?;
+    for (_, profile) in session.capture_both()? {
+        for name in ["exits", "quits"] {
+            profile.holds(name, "complete", 600)?;
+        }
     }
     Ok(())
 }
@@ -120,8 +133,8 @@ fn every_entry_of_threads_that_begin_at_once_is_counted_once() -> anyhow::Result
         for helper in &mut helpers {
             assert_eq!(helper.line()?, "ok");
         }
-        let (report, _) = session.capture()?;
-        for child in &report.processes[1..] {
+        let [(report, _), (gecko, _)] = session.capture_both()?;
+        for child in report.processes[1..].iter().chain(&gecko.processes[1..]) {
             // Includes the entries of threads that could not join the session.
             assert_eq!(
                 child.counts.recorded(),

@@ -15,7 +15,7 @@ use integration_tests::profile::{KILLED, Profile};
 use integration_tests::reports::captured;
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
-use profiler_parent::{ProcessState, ProfiledChild};
+use profiler_parent::{Format, ProcessState, ProfiledChild};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -30,15 +30,7 @@ fn ten_thousand_short_lived_threads_are_counted_exactly() -> anyhow::Result<()> 
         helper.ask("mark 10")?;
         let (report, profile) = match limit {
             // The new threads evict entries of the other processes, so these are not checked.
-            4_194_304 => {
-                let saved = scene
-                    .session()?
-                    .capture()
-                    .format(profiler_parent::Format::Gecko)
-                    .save(scene.path("churn.json"))?;
-                let profile = Profile::read(&saved.path)?;
-                (saved, profile)
-            }
+            4_194_304 => TestSession::capture(&scene)?,
             _ => scene.capture()?,
         };
         let counts = captured(&report, "churn").counts;
@@ -99,11 +91,10 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
         rounds += 1;
         std::thread::sleep(Duration::from_millis(20));
     }
-    session
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko)
-        .save(session.path("amid.json"))?;
+    for format in [Format::Processed, Format::Gecko] {
+        let capture = session.session()?.capture().format(format);
+        capture.save(session.path("amid.json"))?;
+    }
     flood.ask("calm")?;
     let all: u64 = flood.ask("flooded")?.trim_start_matches("ok ").parse()?;
     let (report, profile) = session.capture()?;
@@ -151,20 +142,16 @@ fn connected(session: &TestSession) -> usize {
         .count()
 }
 
-/// Captures until all markers of these children are in the profile.
+/// Captures in both formats until all markers of these children are in both profiles.
 fn check_crowd(session: &TestSession, names: impl Iterator<Item = usize>) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     let all: Vec<usize> = names.collect();
     until(|| {
-        let captured = session.capture();
-        wrong = match captured {
-            Ok((_, profile)) => all
-                .iter()
-                .filter(|n| !is_whole(&profile, **n))
-                .copied()
-                .collect(),
-            Err(_) => return false,
+        let Ok(captured) = session.capture_both() else {
+            return false;
         };
+        let is_wrong = |n: &&usize| captured.iter().any(|(_, profile)| !is_whole(profile, **n));
+        wrong = all.iter().filter(is_wrong).copied().collect();
         wrong.is_empty()
     });
     anyhow::ensure!(wrong.is_empty(), "not complete: {wrong:?}");

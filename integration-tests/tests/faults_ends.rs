@@ -13,14 +13,14 @@ use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-/// A child records on two threads and its main thread, ends by `command`, and is captured twice.
+/// A child records on two threads and its main thread, ends by `command`, and is captured twice, in
+/// both formats.
 fn ends(command: &str, verdict: &str) -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = scene.child("faulty", "init")?;
     record(&mut helper)?;
     helper.end(command)?;
-    for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
+    for (_, profile) in scene.capture_both()? {
         check(&profile, verdict)?;
     }
     scene.end()
@@ -89,8 +89,9 @@ fn a_child_one_of_whose_threads_panics_goes_on() -> anyhow::Result<()> {
     let mut helper = scene.child("faulty", "init")?;
     assert_eq!(helper.ask("panic-thread")?, "ok true");
     record(&mut helper)?;
-    let (_, profile) = scene.capture()?;
-    check(&profile, "complete")?;
+    for (_, profile) in scene.capture_both()? {
+        check(&profile, "complete")?;
+    }
     assert!(helper.end("exit 0")?.success());
     scene.end()
 }

@@ -14,6 +14,7 @@ use integration_tests::reports::captured;
 use integration_tests::session;
 use integration_tests::{own_process, own_process_tests};
 use profiler_core::ids::ByteLimit;
+use profiler_parent::Format;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -29,13 +30,15 @@ fn only_the_maker_records(
     helper.ask("mark 10")?;
     assert_eq!(helper.ask(command)?, answer);
     helper.ask("mark 10")?;
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("maker")?, "complete");
-    recorded(&profile, expected)?;
+    for (_, profile) in scene.capture_both()? {
+        assert_eq!(profile.verdict("maker")?, "complete");
+        recorded(&profile, expected)?;
+    }
     assert!(helper.end("exit 0")?.success());
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("maker")?, "complete");
-    recorded(&profile, expected)?;
+    for (_, profile) in scene.capture_both()? {
+        assert_eq!(profile.verdict("maker")?, "complete");
+        recorded(&profile, expected)?;
+    }
     scene.end()
 }
 
@@ -173,9 +176,10 @@ fn a_death_is_seen_although_a_daemon_holds_the_channel_open() -> anyhow::Result<
     let daemon = daemon(&mut helper, "daemon")?;
     assert!(helper.end("exit 0")?.success());
     assert!(scene.has_ended("maker"));
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("maker")?, "complete");
-    recorded(&profile, &[(1000, 10)])?;
+    for (_, profile) in scene.capture_both()? {
+        assert_eq!(profile.verdict("maker")?, "complete");
+        recorded(&profile, &[(1000, 10)])?;
+    }
     // The daemon keeps no thread of the parent busy.
     let ended = || own::Possessions::count().threads <= before.0.threads;
     assert!(
@@ -205,12 +209,9 @@ fn a_daemon_that_scribbles_over_a_dead_pool_does_no_harm() -> anyhow::Result<()>
     // Captures still work while the flood evicts the dead pool, whose tables contain random bytes.
     let mut flood = scene.child("flood", "init")?;
     flood.ask("flood 2 100")?;
-    for _ in 0..20 {
-        scene
-            .session()?
-            .capture()
-            .format(profiler_parent::Format::Gecko)
-            .save(scene.path("flooded.json"))?;
+    for format in [Format::Processed, Format::Gecko].repeat(20) {
+        let capture = scene.session()?.capture().format(format);
+        capture.save(scene.path("flooded.json"))?;
     }
     drop(daemon);
     Ok(())

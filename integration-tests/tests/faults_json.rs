@@ -1,4 +1,4 @@
-//! Tests of a child that sends a malformed or misleading part of a profile.
+//! Tests of a child that sends a malformed or misleading part of a profile in the Gecko format.
 //!
 //! If the part is refused, the parent reads the child's memory instead, and the verdict tells the
 //! defect. The parts are made by `src/bin/child/part_liar.rs`.
@@ -17,7 +17,7 @@ fn is_refused(lie: &str, why: &str) -> anyhow::Result<()> {
     let mut helper = scene.child("faulty", &format!("liar-{lie}"))?;
     helper.ask("hold 2 500")?;
     for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
+        let (_, profile) = scene.capture_gecko()?;
         let verdict = profile.verdict("faulty")?;
         assert!(
             verdict.starts_with("recovered: refused: ") && verdict.contains(why),
@@ -29,7 +29,7 @@ fn is_refused(lie: &str, why: &str) -> anyhow::Result<()> {
         assert_eq!(process.counts()?.delivered, 1000);
     }
     assert!(helper.end("exit 0")?.success());
-    let (_, profile) = scene.capture()?;
+    let (_, profile) = scene.capture_gecko()?;
     assert_eq!(
         profile.verdict("faulty")?,
         "complete",
@@ -43,7 +43,7 @@ fn is_taken(lie: &str) -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let _puppet = scene.child("faulty", &format!("liar-{lie}"))?;
     for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
+        let (_, profile) = scene.capture_gecko()?;
         assert_eq!(profile.verdict("faulty")?, "complete");
         assert_eq!(profile.process("liar")?.threads.len(), 1);
     }
@@ -99,7 +99,7 @@ fn a_long_part_is_taken_without_ever_being_in_memory() -> anyhow::Result<()> {
         "{} bytes, {grown} more in memory",
         saved.bytes
     );
-    scene.capture()?;
+    scene.capture_gecko()?;
     scene.end()
 }
 
@@ -111,7 +111,7 @@ fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
     helper.ask("hold 2 500")?;
     for _ in 0..10 {
         let watch = Stopwatch::start();
-        let (_, profile) = scene.capture()?;
+        let (_, profile) = scene.capture_gecko()?;
         assert!(
             watch.elapsed() < LONG,
             "the capture waited for changes of the part"

@@ -2,7 +2,8 @@
 //! space.
 //!
 //! If the limit exists before `init`, the profiler is off and tells why. If it is set later, the
-//! child cannot write its part, and the parent reads its memory. The child's program continues.
+//! child cannot write its part in the Gecko format, and the parent reads its memory, as it does in
+//! the default format. The child's program continues.
 
 use integration_tests::fixture::Fixture;
 use integration_tests::helper_process::HelperProcess;
@@ -28,16 +29,13 @@ fn is_off_and_continues(limit: &str, why: &str, verdict: &str) -> anyhow::Result
 }
 
 /// A limit that exists before `init` and does not keep the profiler off: all entries are delivered,
-/// and the child continues.
+/// and the child continues. `verdict` is that in the Gecko format.
 fn records(limit: &str, verdict: &str) -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = HelperProcess::spawn(&scene, CHILD, "poor", &format!("without-{limit}"))?;
     assert_eq!(helper.status, "Recording");
     helper.ask("hold 2 500")?;
-    let (_, profile) = scene.capture()?;
-    let found = profile.verdict("poor")?;
-    assert!(found.starts_with(verdict), "{found}");
-    assert_eq!(profile.process("poor")?.counts()?.delivered, 1000);
+    has_all(&mut scene, 1000, verdict)?;
     assert!(
         helper.end("exit 0")?.success(),
         "the child's program is harmed"
@@ -45,7 +43,21 @@ fn records(limit: &str, verdict: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
+/// Checks that the child's entries are all delivered in both formats, with this verdict in the Gecko
+/// format.
+fn has_all(scene: &mut Fixture, entries: u64, verdict: &str) -> anyhow::Result<()> {
+    let (_, profile) = scene.capture_gecko()?;
+    let found = profile.verdict("poor")?;
+    assert!(found.starts_with(verdict), "{found}");
+    assert_eq!(profile.process("poor")?.counts()?.delivered, entries);
+    let (_, profile) = scene.capture()?;
+    assert_eq!(profile.verdict("poor")?, "complete");
+    assert_eq!(profile.process("poor")?.counts()?.delivered, entries);
+    Ok(())
+}
+
 /// A limit that is set after the first entries: all entries before and after it are delivered.
+/// `verdict` is that in the Gecko format.
 fn is_recovered(limit: &str, verdict: &str) -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = scene.child("poor", "init")?;
@@ -53,13 +65,7 @@ fn is_recovered(limit: &str, verdict: &str) -> anyhow::Result<()> {
     helper.ask(&format!("without {limit}"))?;
     for round in 1..=2 {
         helper.ask("mark 100")?;
-        let (_, profile) = scene.capture()?;
-        let found = profile.verdict("poor")?;
-        assert!(found.starts_with(verdict), "{found}");
-        assert_eq!(
-            profile.process("poor")?.counts()?.delivered,
-            1000 + round * 100
-        );
+        has_all(&mut scene, 1000 + round * 100, verdict)?;
     }
     assert!(
         helper.end("exit 0")?.success(),

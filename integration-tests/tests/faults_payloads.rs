@@ -49,10 +49,11 @@ fn holds_only_its_own_thread(kind: &str) -> anyhow::Result<()> {
     let mut helper = trapped(&scene, &format!("trap {kind}"))?;
     helper.ask("hold 2 500")?;
     for round in 1..=2 {
-        let (_, profile) = scene.capture()?;
-        assert_eq!(profile.verdict("faulty")?, "complete");
-        hangs(&profile)?;
-        assert_eq!(profile.process("faulty")?.numbers()?[&1].len(), 500 * round);
+        for (_, profile) in scene.capture_both()? {
+            assert_eq!(profile.verdict("faulty")?, "complete");
+            hangs(&profile)?;
+            assert_eq!(profile.process("faulty")?.numbers()?[&1].len(), 500 * round);
+        }
         assert!(
             scene.all_pause() && scene.all_resume(),
             "a process does not confirm"
@@ -61,9 +62,10 @@ fn holds_only_its_own_thread(kind: &str) -> anyhow::Result<()> {
     }
     // The exit of the child does not wait for the thread; otherwise this call would not return.
     assert!(helper.end("exit 0")?.success());
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("faulty")?, "complete");
-    hangs(&profile)?;
+    for (_, profile) in scene.capture_both()? {
+        assert_eq!(profile.verdict("faulty")?, "complete");
+        hangs(&profile)?;
+    }
     scene.end()
 }
 
@@ -82,14 +84,15 @@ fn a_payload_that_hangs_before_its_type_is_known_holds_only_its_own_thread() -> 
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = trapped(&scene, "first-trap sleep")?;
     helper.ask("hold 2 500")?;
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("faulty")?, "complete");
-    let counts = counts_of_trapped(&profile)?;
-    assert_eq!(
-        (counts.recorded, counts.delivered),
-        (10, 10),
-        "the hanging entry is counted before it begins: {counts:?}"
-    );
+    for (_, profile) in scene.capture_both()? {
+        assert_eq!(profile.verdict("faulty")?, "complete");
+        let counts = counts_of_trapped(&profile)?;
+        assert_eq!(
+            (counts.recorded, counts.delivered),
+            (10, 10),
+            "the hanging entry is counted before it begins: {counts:?}"
+        );
+    }
     assert!(helper.end("exit 0")?.success());
     scene.end()
 }
@@ -111,9 +114,10 @@ fn a_child_killed_in_the_middle_of_an_entry_loses_only_that_entry() -> anyhow::R
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = scene.child("faulty", "init")?;
     helper.end("trap kill")?;
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("faulty")?, KILLED);
-    hangs(&profile)?;
+    for (_, profile) in scene.capture_both()? {
+        assert_eq!(profile.verdict("faulty")?, KILLED);
+        hangs(&profile)?;
+    }
     scene.end()
 }
 
@@ -132,8 +136,12 @@ fn stops_in_the_middle_of_an_entry(timeout: Duration) -> anyhow::Result<()> {
         || integration_tests::own::state_of(helper.pid()) == Some('T')
     ));
     for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
+        let (_, profile) = scene.capture_gecko()?;
         assert_eq!(profile.verdict("faulty")?, FROZEN);
+        hangs(&profile)?;
+        // The parent reads the memory of a stopped child like that of any other.
+        let (_, profile) = scene.capture()?;
+        assert_eq!(profile.verdict("faulty")?, "complete");
         hangs(&profile)?;
     }
     helper.signal(libc::SIGCONT);
@@ -145,7 +153,7 @@ fn stops_in_the_middle_of_an_entry(timeout: Duration) -> anyhow::Result<()> {
     let mut last = LoggedCounts::default();
     // The child may still answer the abandoned captures first.
     assert!(until(|| {
-        let captured = scene.capture().and_then(|(_, profile)| {
+        let captured = scene.capture_gecko().and_then(|(_, profile)| {
             last = counts_of_trapped(&profile)?;
             profile.verdict("faulty")
         });
@@ -161,15 +169,16 @@ fn a_payload_that_panics_is_counted_as_dropped_every_time() -> anyhow::Result<()
     for first in ["trap panic", "first-trap panic"] {
         let mut scene = Fixture::set(CHILD, |builder| builder)?;
         let mut helper = trapped(&scene, first)?;
-        let (report, profile) = scene.capture()?;
-        assert_eq!(profile.verdict("faulty")?, "complete");
-        let counts = captured(&report, "faulty").counts;
-        let harmless = u64::from(first == "trap panic");
-        assert_eq!(
-            (counts.recorded(), counts.delivered),
-            (21 + harmless, 20 + harmless),
-            "{first}: {counts:?}"
-        );
+        for (report, profile) in scene.capture_both()? {
+            assert_eq!(profile.verdict("faulty")?, "complete");
+            let counts = captured(&report, "faulty").counts;
+            let harmless = u64::from(first == "trap panic");
+            assert_eq!(
+                (counts.recorded(), counts.delivered),
+                (21 + harmless, 20 + harmless),
+                "{first}: {counts:?}"
+            );
+        }
         assert!(helper.end("exit 0")?.success());
         scene.end()?;
     }
@@ -181,14 +190,15 @@ fn a_payload_that_records_is_counted_and_does_not_hang() -> anyhow::Result<()> {
     own_process!();
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = trapped(&scene, "trap record")?;
-    let (report, profile) = scene.capture()?;
-    let counts = captured(&report, "faulty").counts;
-    assert_eq!(
-        (counts.recorded(), counts.delivered),
-        (23, 22),
-        "the inner entry is not counted as dropped: {counts:?}"
-    );
-    assert_eq!(counts_of_trapped(&profile)?.delivered, 22);
+    for (report, profile) in scene.capture_both()? {
+        let counts = captured(&report, "faulty").counts;
+        assert_eq!(
+            (counts.recorded(), counts.delivered),
+            (23, 22),
+            "the inner entry is not counted as dropped: {counts:?}"
+        );
+        assert_eq!(counts_of_trapped(&profile)?.delivered, 22);
+    }
     assert!(helper.end("exit 0")?.success());
     scene.end()
 }
@@ -199,9 +209,10 @@ fn a_process_that_exits_from_within_a_payload_exits() -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let mut helper = scene.child("faulty", "init")?;
     assert!(helper.end("trap exit")?.success());
-    let (_, profile) = scene.capture()?;
-    assert_eq!(profile.verdict("faulty")?, "complete");
-    hangs(&profile)?;
+    for (_, profile) in scene.capture_both()? {
+        assert_eq!(profile.verdict("faulty")?, "complete");
+        hangs(&profile)?;
+    }
     scene.end()
 }
 
@@ -214,8 +225,9 @@ fn a_deadlocked_main_thread_delays_no_capture_and_no_pause() -> anyhow::Result<(
     helper.ask("mark 50")?;
     helper.tell("deadlock")?;
     for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
-        profile.holds("faulty", "complete", 1050)?;
+        for (_, profile) in scene.capture_both()? {
+            profile.holds("faulty", "complete", 1050)?;
+        }
         assert!(scene.all_pause() && scene.all_resume());
     }
     helper.child.kill()?;

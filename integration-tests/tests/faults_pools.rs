@@ -12,12 +12,13 @@ use integration_tests::own;
 use integration_tests::patience::{LONG, patiently};
 use integration_tests::profile::Profile;
 use integration_tests::{own_process, own_process_tests};
+use profiler_parent::Format;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const LIMIT: u64 = 8 << 20;
 /// More than the parent needs to read a pool of that limit with its tables.
 const GROWTH: u64 = 96 << 20;
-/// The number of captures while a child corrupts its pool.
+/// The number of captures in each format while a child corrupts its pool.
 const CAPTURES: u32 = 12;
 
 /// The child writes random words all over its pool during captures, evictions and sweeps, until it
@@ -38,19 +39,21 @@ fn scribbles(beginning: &str, timeout: Duration) -> anyhow::Result<()> {
     let before = own::resident_bytes();
     vandal.ask("scribble")?;
     for _ in 0..CAPTURES {
-        let (_, profile) = scene.capture_among_liars()?;
-        profile.verdict("vandal")?;
+        for (_, profile) in scene.capture_among_liars()? {
+            profile.verdict("vandal")?;
+        }
     }
     vandal.child.kill()?;
     assert!(scene.has_ended("vandal"));
     for _ in 0..3 {
-        let (_, profile) = scene.capture_among_liars()?;
-        profile.verdict("vandal")?;
+        for (_, profile) in scene.capture_among_liars()? {
+            profile.verdict("vandal")?;
+        }
     }
     let grown = own::resident_bytes().saturating_sub(before);
     assert!(
         grown < GROWTH,
-        "{grown} bytes more after {CAPTURES} captures"
+        "{grown} bytes more after {CAPTURES} captures in each format"
     );
     scene.end()
 }
@@ -76,35 +79,30 @@ fn a_child_that_scribbles_while_memory_is_short_does_no_harm() -> anyhow::Result
     vandal.ask("scribble")?;
     flood.ask("flood 2 100")?;
     let before = own::resident_bytes();
+    let save = |format| {
+        let capture = scene.session()?.capture().format(format);
+        anyhow::Ok(capture.save(scene.path("pressure.json"))?)
+    };
     for _ in 0..10 {
-        let saved = scene
-            .session()?
-            .capture()
-            .format(profiler_parent::Format::Gecko)
-            .save(scene.path("pressure.json"))?;
-        assert_eq!(saved.processes.len(), 4);
+        for format in [Format::Processed, Format::Gecko] {
+            assert_eq!(save(format)?.processes.len(), 4);
+        }
     }
     vandal.child.kill()?;
     assert!(scene.has_ended("vandal"));
     for _ in 0..5 {
-        scene
-            .session()?
-            .capture()
-            .format(profiler_parent::Format::Gecko)
-            .save(scene.path("pressure.json"))?;
+        save(Format::Processed)?;
+        save(Format::Gecko)?;
     }
     let grown = own::resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH, "{grown} bytes more");
     flood.ask("calm")?;
     flood.ask("flooded")?;
-    let saved = scene
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko)
-        .save(scene.path("calm.json"))?;
-    Profile::read_some(&saved.path, &["flood"])?
-        .process("flood")?
-        .counts()?;
+    for format in [Format::Processed, Format::Gecko] {
+        let saved = save(format)?;
+        let profile = Profile::read_some(&saved.path, &["flood"])?;
+        profile.process("flood")?.counts()?;
+    }
     Ok(())
 }
 
@@ -114,8 +112,7 @@ fn changes_nothing(command: &str, answer: &str) -> anyhow::Result<()> {
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     assert!(vandal.ask(command)?.starts_with(answer));
-    for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
+    for (_, profile) in scene.capture_both()? {
         profile.holds("vandal", "complete", 1000)?;
     }
     assert!(vandal.end("exit 0")?.success());
@@ -135,20 +132,22 @@ fn a_child_that_punches_its_pool_away_is_unreadable_and_does_no_harm() -> anyhow
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     vandal.ask("punch")?;
-    let (_, profile) = scene.capture_among_liars()?;
-    let verdict = profile.verdict("vandal")?;
-    assert!(
-        verdict.starts_with("missing: memory unreadable: not a profiler pool"),
-        "{verdict}"
-    );
+    for (_, profile) in scene.capture_among_liars()? {
+        let verdict = profile.verdict("vandal")?;
+        assert!(
+            verdict.starts_with("missing: memory unreadable: not a profiler pool"),
+            "{verdict}"
+        );
+    }
     vandal.child.kill()?;
     assert!(scene.has_ended("vandal"));
-    let (_, profile) = scene.capture_among_liars()?;
-    assert!(
-        profile
-            .verdict("vandal")?
-            .starts_with("missing: memory unreadable: ")
-    );
+    for (_, profile) in scene.capture_among_liars()? {
+        let verdict = profile.verdict("vandal")?;
+        assert!(
+            verdict.starts_with("missing: memory unreadable: "),
+            "{verdict}"
+        );
+    }
     scene.end()
 }
 
@@ -161,8 +160,7 @@ fn a_child_that_unmaps_its_pool_crashes_and_is_recovered() -> anyhow::Result<()>
     vandal.ask("unmap").ok(); // a thread of the profiler may crash before the answer
     vandal.tell("mark 1").ok();
     assert!(scene.has_ended("vandal"));
-    for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
+    for (_, profile) in scene.capture_both()? {
         assert!(
             profile
                 .verdict("vandal")?
@@ -191,8 +189,7 @@ fn a_child_that_fills_its_pool_is_known_to_hold_more_than_it_may() -> anyhow::Re
         "{report:?}"
     );
     assert_eq!(scene.report_of("healthy").excess_bytes, 0);
-    for _ in 0..2 {
-        let (_, profile) = scene.capture()?;
+    for (_, profile) in scene.capture_both()? {
         let log = profile.json["profileGatheringLog"].to_string();
         let held = log
             .split_once(" holds ")

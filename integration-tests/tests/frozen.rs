@@ -9,7 +9,7 @@ use std::time::Duration;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::state_of;
 use integration_tests::patience::{Stopwatch, patiently, until};
-use integration_tests::profile::{FROZEN, Profile};
+use integration_tests::profile::FROZEN;
 use integration_tests::session;
 use integration_tests::{own_process, own_process_tests};
 
@@ -28,11 +28,7 @@ fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
     HelperProcess::ask_all(&mut helpers, "hold 3 500")?;
     assert!(helpers[..count].iter().all(HelperProcess::freeze));
     let watch = Stopwatch::start();
-    let report = session
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko)
-        .save(session.path("frozen.json"))?;
+    let (_, profile) = session.capture_gecko()?;
     assert!(
         watch.elapsed() >= timeout,
         "the capture did not wait for its timeout"
@@ -42,7 +38,6 @@ fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
             .iter()
             .all(|helper| state_of(helper.pid()) == Some('T'))
     );
-    let profile = Profile::read(&report.path)?;
     for n in 0..4 {
         let name = format!("child-{n}");
         let process = profile.process(&name)?;
@@ -77,16 +72,16 @@ fn captures_of_a_child_that_is_frozen_and_goes_on(timeout: Duration) -> anyhow::
     helper.ask("hold 2 500")?;
     assert!(helper.freeze());
     for _ in 0..2 {
-        let (_, profile) = session.capture()?;
+        let (_, profile) = session.capture_gecko()?;
         profile.holds("sleeper", FROZEN, 1000)?;
     }
     helper.signal(libc::SIGCONT);
     helper.ask("mark 5")?;
     // The child first answers the cancelled requests, so the first capture may be too early.
-    let mut profile = session.capture()?.1;
+    let mut profile = session.capture_gecko()?.1;
     until(|| {
         let is_complete = profile.is_complete("sleeper").is_ok();
-        if let (false, Ok((_, next))) = (is_complete, session.capture()) {
+        if let (false, Ok((_, next))) = (is_complete, session.capture_gecko()) {
             profile = next;
         }
         is_complete
@@ -132,7 +127,7 @@ fn one_child_is_frozen_after_all_have_recorded_much(timeout: Duration) -> anyhow
         helper.line()?;
     }
     assert!(helpers[0].freeze());
-    let (_, profile) = session.capture()?;
+    let (_, profile) = session.capture_gecko()?;
     assert_eq!(profile.verdict("child-0")?, FROZEN);
     for n in 1..4 {
         profile.is_complete(&format!("child-{n}"))?;

@@ -12,7 +12,6 @@ use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::reports::all_measure;
 use integration_tests::session;
-use integration_tests::tools;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::groups::{GroupKind, GroupTotals, Probes, ProcessStanding, RowStatus};
 use profiler_parent::{GroupsSnapshot, ProcessState, marker};
@@ -367,27 +366,17 @@ fn the_recording_and_the_live_view_agree() -> anyhow::Result<()> {
     helper.ask("work-for plugin tracked 20 500")?;
     let live = totals(&session.groups(), "worker", GroupKind::Plugin, "tracked")
         .context("no such group")?;
-    let report = session
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko)
-        .save(session.path("groups.json"))?;
-    let profile = tools::json(&report.path)?;
-    let counters = profile["processes"].as_array().into_iter().flatten();
-    let counters =
-        counters.flat_map(|process| process["counters"].as_array().into_iter().flatten());
-    let track = counters
-        .clone()
-        .find(|it| it["name"] == "plugin tracked")
-        .context("no track")?;
-    let rows = track["samples"]["data"].as_array().context("no rows")?;
-    let numbers = |column: usize| rows.iter().filter_map(move |row| row[column].as_f64());
-    // The profile has milliseconds.
-    let nanoseconds: f64 = numbers(1).map(|ms| (ms * 1e6).round()).sum();
-    assert_eq!(
-        (nanoseconds, numbers(2).sum::<f64>()),
-        (live.wall_ns as f64, live.ticks as f64),
-        "the time or the number of entries differs"
-    );
+    for (_, profile) in [session.capture()?, session.capture_gecko()?] {
+        let track = profile.process("worker")?.counter("plugin tracked")?;
+        let changes = track.changes.iter();
+        // The profile has milliseconds.
+        let nanoseconds: f64 = changes.clone().map(|row| (row.count * 1e6).round()).sum();
+        let ticks: u64 = changes.map(|row| row.number).sum();
+        assert_eq!(
+            (nanoseconds, ticks),
+            (live.wall_ns as f64, live.ticks),
+            "the time or the number of entries differs"
+        );
+    }
     Ok(())
 }

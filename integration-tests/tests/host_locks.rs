@@ -63,13 +63,9 @@ fn a_lock_of_the_host_survives_children_captures_and_the_end_of_the_session() ->
     let mut silent = HelperProcess::spawn_as(&session, CHILD, "silent", "no-init")?;
     silent.child.kill()?;
     trusted.ask("record 1 10")?;
-    session.capture()?;
+    session.capture_gecko()?;
     witness.check("after a capture in the Gecko format")?;
-    session
-        .session()?
-        .capture()
-        .format(Format::Processed)
-        .save(session.path("processed.json"))?;
+    session.capture()?;
     witness.check("after a capture in the processed format")?;
     ensure!(trusted.end("exit 0")?.success(), "it does not end in order");
     drop(untrusted);

@@ -32,8 +32,9 @@ fn a_process_that_others_start_is_recorded_like_a_child() -> anyhow::Result<()> 
         Some(std::process::id())
     );
     helper.ask("mark 100")?;
-    let (_, profile) = session.capture()?;
-    is_complete(&profile, &reports[0], 100)?;
+    for (_, profile) in session.capture_both()? {
+        is_complete(&profile, &reports[0], 100)?;
+    }
     assert!(session.all_pause());
     assert_eq!(helper.ask("paused")?, "ok true");
     assert!(session.all_resume());
@@ -187,18 +188,19 @@ fn two_lives(session: &TestSession, pid: u32, marks: [u64; 2]) -> anyhow::Result
         ),
         "{reports:?}"
     );
-    let (_, profile) = session.capture()?;
-    let lives = profile.lives_of(pid);
-    assert_eq!(lives.len(), 2);
-    let mut found: Vec<u64> = Vec::new();
-    for life in lives {
-        life.counts()?;
-        let numbers = life.numbers()?;
-        found.push(numbers[&1000].len() as u64);
+    for (_, profile) in session.capture_both()? {
+        let lives = profile.lives_of(pid);
+        assert_eq!(lives.len(), 2);
+        let mut found: Vec<u64> = Vec::new();
+        for life in lives {
+            life.counts()?;
+            let numbers = life.numbers()?;
+            found.push(numbers[&1000].len() as u64);
+        }
+        found.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
+        assert_eq!(found, marks);
+        assert_eq!(profile.verdicts_of(pid)?, ["complete", "complete"]);
     }
-    found.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
-    assert_eq!(found, marks);
-    assert_eq!(profile.verdicts_of(pid)?, ["complete", "complete"]);
     are_shown_as_two(session, pid)
 }
 

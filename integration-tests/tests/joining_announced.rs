@@ -80,8 +80,9 @@ fn a_process_that_asks_later_is_recorded_and_listed_once() -> anyhow::Result<()>
     helper.ask("mark 100")?;
     let reports = joined::reports_of(&session, helper.pid());
     assert_eq!(reports.len(), 1, "{reports:?}");
-    let (_, profile) = session.capture()?;
-    is_complete(&profile, &reports[0], 100)?;
+    for (_, profile) in session.capture_both()? {
+        is_complete(&profile, &reports[0], 100)?;
+    }
     assert!(helper.end("exit 0")?.success());
     Ok(())
 }

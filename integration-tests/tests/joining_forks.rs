@@ -43,10 +43,11 @@ fn has_workers(session: &TestSession, of: u32, count: usize, marks: u64) -> anyh
 /// Checks that the server is unharmed, and that the profile has `marks` markers of its main thread.
 fn goes_on(session: &TestSession, server: &mut HelperProcess, marks: u64) -> anyhow::Result<()> {
     server.ask("mark 10")?;
-    let (_, profile) = session.capture()?;
-    let numbers = profile.process("server")?.numbers()?;
-    assert!(numbers[&1000].iter().copied().eq(0..marks + 10));
-    assert_eq!(profile.verdict("server")?, "complete");
+    for (_, profile) in session.capture_both()? {
+        let numbers = profile.process("server")?.numbers()?;
+        assert!(numbers[&1000].iter().copied().eq(0..marks + 10));
+        assert_eq!(profile.verdict("server")?, "complete");
+    }
     assert!(server.end("exit 0")?.success());
     Ok(())
 }

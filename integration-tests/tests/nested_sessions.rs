@@ -119,7 +119,7 @@ fn elsewhere(session: u32) -> String {
 
 /// When a process has lived, from the gathering log.
 fn life_of(profile: &Profile, pid: u32) -> anyhow::Result<(f64, f64)> {
-    let mut rows = profile.rows()?.iter();
+    let mut rows = profile.log_rows()?.iter();
     let row = rows.find(|row| row["pid"] == pid).context("not listed")?;
     let time = |key: &str| row[key].as_f64().with_context(|| format!("{row}"));
     Ok((time("began_TSms")?, time("ended_TSms")?))

@@ -23,13 +23,14 @@ fn dies(command: &str, end: &str, message: &str) -> anyhow::Result<()> {
     helper.ask("panic-hook")?;
     helper.ask("mark 200")?;
     helper.end(command)?;
-    let (_, profile) = scene.capture()?;
-    let verdict = profile.verdict("faulty")?;
-    assert!(verdict.starts_with(end), "{verdict}");
-    assert!(verdict.contains(&format!(": {PLACE}")), "{verdict}");
-    assert!(verdict.ends_with(message), "{verdict}");
-    assert_eq!(profile.incomplete(), [("faulty".to_owned(), verdict)]);
-    assert!(profile.process("faulty")?.counts()?.recorded > 200);
+    for (_, profile) in scene.capture_both()? {
+        let verdict = profile.verdict("faulty")?;
+        assert!(verdict.starts_with(end), "{verdict}");
+        assert!(verdict.contains(&format!(": {PLACE}")), "{verdict}");
+        assert!(verdict.ends_with(message), "{verdict}");
+        assert_eq!(profile.incomplete(), [("faulty".to_owned(), verdict)]);
+        assert!(profile.process("faulty")?.counts()?.recorded > 200);
+    }
     scene.end()
 }
 

@@ -29,8 +29,8 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
         HelperProcess::ask_all(&mut helpers, "mark 100")?;
         (100 * phase..100 * (phase + 1)).for_each(|sequence| marks::record(0, sequence));
     }
-    let (_, profile) = session.capture()?;
-    for process in &profile.processes {
+    let [(_, profile), (_, gecko)] = session.capture_both()?;
+    for process in profile.processes.iter().chain(&gecko.processes) {
         let numbers = process.numbers()?;
         let kept = (0..100).chain(200..300);
         assert!(
@@ -68,14 +68,15 @@ fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_en
         .ask("paused")
         .is_ok_and(|paused| paused == "ok true")));
     helper.ask("mark 100")?;
-    let (_, profile) = session.capture()?;
-    let process = profile.process("late")?;
-    assert_eq!(process.counts()?.delivered, 0);
-    assert!(
-        matches!(process.pauses[..], [(_, None)]),
-        "{:?}",
-        process.pauses
-    );
+    for (_, profile) in session.capture_both()? {
+        let process = profile.process("late")?;
+        assert_eq!(process.counts()?.delivered, 0);
+        assert!(
+            matches!(process.pauses[..], [(_, None)]),
+            "{:?}",
+            process.pauses
+        );
+    }
     Ok(())
 }
 

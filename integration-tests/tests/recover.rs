@@ -375,7 +375,7 @@ fn info_agrees_with_the_profile_and_with_the_pools() -> anyhow::Result<()> {
     };
     let watch = Stopwatch::start();
     let (report, profile) = loop {
-        let (report, profile) = session.capture()?;
+        let (report, profile) = session.capture_gecko()?;
         let later = session.session()?.capture().save(&compressed)?;
         if counts(&report) == counts(&later) {
             break (report, profile);

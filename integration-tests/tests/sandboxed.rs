@@ -28,8 +28,9 @@ fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
     assert!(session.all_pause(), "it does not confirm the pause");
     assert_eq!(helper.ask("paused")?, "ok true");
     assert!(session.all_resume());
-    let (_, profile) = session.capture()?;
-    profile.holds("child", "complete", 1000)?;
+    for (_, profile) in session.capture_both()? {
+        profile.holds("child", "complete", 1000)?;
+    }
     let answer = helper.ask("grandchild")?;
     assert!(answer.starts_with("ok no-variable"), "{answer}");
     assert!(
@@ -50,8 +51,9 @@ fn a_child_in_a_sandbox_records_obeys_and_is_complete() -> anyhow::Result<()> {
     ));
     helper.ask("sandbox")?;
     helper.ask("record 2 500")?;
-    let (_, profile) = session.capture()?;
-    profile.holds("child", "complete", 1000)?;
+    for (_, profile) in session.capture_both()? {
+        profile.holds("child", "complete", 1000)?;
+    }
     helper.tell("burst 4 200000")?; // many times the limit
     // A thread that waits with a time-out makes another call when it goes on.
     for _ in 0..20 {
@@ -61,12 +63,13 @@ fn a_child_in_a_sandbox_records_obeys_and_is_complete() -> anyhow::Result<()> {
     assert_eq!(helper.line()?, "ok");
     assert!(session.all_pause());
     assert!(session.all_resume());
-    let (report, profile) = session.capture()?;
-    assert_eq!(profile.verdict("child")?, "complete");
-    profile.process("child")?.counts()?;
-    let counts = report.processes[1].counts; // includes threads that have ended
-    assert!(counts.evicted > 0, "{counts:?}");
-    assert_eq!(counts.recorded(), 801_000, "{counts:?}");
+    for (report, profile) in session.capture_both()? {
+        assert_eq!(profile.verdict("child")?, "complete");
+        profile.process("child")?.counts()?;
+        let counts = report.processes[1].counts; // includes threads that have ended
+        assert!(counts.evicted > 0, "{counts:?}");
+        assert_eq!(counts.recorded(), 801_000, "{counts:?}");
+    }
     assert!(helper.end("exit 0")?.success());
     Ok(())
 }
@@ -127,8 +130,9 @@ fn a_sampled_child_in_a_sandbox_keeps_its_timers_and_makes_no_others() -> anyhow
     }));
     helper.ask("record 2 500")?; // on threads that join under the filter
     assert!(session.all_pause() && session.all_resume());
-    let (_, profile) = session.capture()?;
-    assert_eq!(profile.verdict("child")?, "complete");
+    for (_, profile) in session.capture_both()? {
+        assert_eq!(profile.verdict("child")?, "complete");
+    }
     session.end();
     assert!(helper.stops_recording());
     assert!(helper.end("exit 0")?.success());

@@ -12,16 +12,18 @@ use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
-/// Captures, and returns the verdict on a child. The capture must not wait for the child, as it
-/// would for a frozen one.
+/// Captures in both formats, and returns the verdict on a child. The captures must not wait for the
+/// child, as one in the Gecko format would for a frozen one.
 fn verdict(session: &TestSession, name: &str) -> anyhow::Result<String> {
     let watch = Stopwatch::start();
-    let (_, profile) = session.capture()?;
+    let [(_, profile), (_, gecko)] = session.capture_both()?;
     assert!(
         watch.elapsed() < LONG,
-        "the capture waited for the progress timeout"
+        "a capture waited for the progress timeout"
     );
-    profile.verdict(name)
+    let verdict = profile.verdict(name)?;
+    assert_eq!(verdict, gecko.verdict(name)?);
+    Ok(verdict)
 }
 
 /// Waits until the session has closed the channel of a child. Returns the reason.

@@ -15,6 +15,7 @@ use anyhow::Context;
 use integration_tests::helper_process::{self, HelperProcess};
 use integration_tests::pairs;
 use integration_tests::patience::Stopwatch;
+use integration_tests::profile::Profile;
 use integration_tests::reports::all_measure;
 use integration_tests::session::{self, TestSession};
 use integration_tests::{own_process, own_process_tests};
@@ -95,7 +96,14 @@ fn markers_are_in_order(
     ))?;
     pairs::ping(&there, &back, 20, ROUNDS)?;
     assert_eq!(child.line()?, "ok");
-    let (_, profile) = session.capture()?;
+    for (_, profile) in session.capture_both()? {
+        alternate(&profile)?;
+    }
+    Ok(())
+}
+
+/// Checks that the markers of the parent and the child alternate.
+fn alternate(profile: &Profile) -> anyhow::Result<()> {
     let times = |process: &str, name: &str| -> anyhow::Result<Vec<f64>> {
         let process = if process == "parent" {
             profile.parent()

@@ -297,10 +297,8 @@ fn open_pools() -> Vec<File> {
 /// violations are added.
 fn judge_saved(session: &Session, killed: &[Killed], tally: &mut Tally) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let report = session
-        .capture()
-        .format(profiler_parent::Format::Gecko)
-        .save(directory.path().join("profile.json"))?;
+    let path = directory.path().join("profile.json");
+    let report = session.capture().save(path)?;
     let profile = Profile::read(&report.path)?;
     for killed in killed {
         let is_it = |process: &&CapturedProcess| {

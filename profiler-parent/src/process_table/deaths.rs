@@ -209,3 +209,63 @@ impl TrackedProcess {
         })
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use profiler_core::ids::{ByteLimit, ProcessId};
+    use profiler_core::internal::pool::{self, PoolSpec};
+    use profiler_core::session::SessionParams;
+    use profiler_core::time::SessionClock;
+
+    use super::*;
+
+    const KEY: PoolId = PoolId::new(1);
+
+    /// A table with one process, whose pool has this life. The process has said nothing.
+    fn silent(life: Life) -> ProcessTable {
+        let limit = ByteLimit::new(1 << 20);
+        let spec = PoolSpec {
+            id: KEY,
+            limit,
+            allowance: limit,
+            clock: SessionClock::start_now(),
+            params: SessionParams::default(),
+            name: "silent".to_owned(),
+        };
+        let file = pool::create(&spec).unwrap();
+        let mut header = PoolReader::open(&file).unwrap().header().clone();
+        header.life = life;
+        header.write_to(&file).unwrap();
+        let pool = Remains::Pool(Arc::new(OwnFile::from(file)));
+        let (pid, state) = (ProcessId::new(7), ProcessState::Starting);
+        let table = ProcessTable::default();
+        table.add(KEY, TrackedProcess::new("silent", pid, state, pool));
+        table
+    }
+
+    fn end(table: &ProcessTable) {
+        let exited = ProcessState::Exited(Some(ExitStatus::from_raw(0)));
+        table.take_over_pool(KEY, exited, Timestamp::now());
+    }
+
+    #[test]
+    fn a_process_that_never_attached_its_pool_never_connected_before_and_after_it_is_closed() {
+        let table = silent(Life::Created);
+        end(&table);
+        assert_eq!(table.why_unable(KEY), Some(Why::NeverConnected));
+        table.close_pool(KEY, |_, _| FinalGroups::default());
+        assert!(table.dead_pools().is_empty());
+        assert_eq!(table.why_unable(KEY), Some(Why::NeverConnected));
+    }
+
+    #[test]
+    fn a_process_that_attached_its_pool_has_exited() {
+        for life in [Life::Attached, Life::Closed] {
+            let table = silent(life);
+            end(&table);
+            assert_eq!(table.why_unable(KEY), Some(Why::Exited { status: 0 }));
+        }
+    }
+}

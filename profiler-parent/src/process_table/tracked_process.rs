@@ -275,8 +275,8 @@ impl TrackedProcess {
         matches!(self.state, ProcessState::Exited(_) | ProcessState::Executed)
     }
 
-    /// Whether the data is gone and no entry was ever recorded.
+    /// Whether it had memory to record in and never used it. The pool may be closed or not yet.
     fn is_untouched(&self) -> bool {
-        matches!(self.remains, Remains::Expired(counts) if counts.recorded() == 0)
+        self.remains.has_or_had_data() && !self.remains.is_taken()
     }
 }

@@ -105,12 +105,7 @@ impl Parent {
                     "not paused"
                 );
             }
-            ["capture", file] => drop(
-                self.session()?
-                    .capture()
-                    .format(profiler_parent::Format::Gecko)
-                    .save(file)?,
-            ),
+            ["capture", file] => drop(self.session()?.capture().save(file)?),
             ["push", address, spool] => {
                 let options = PushOptions::to(PushDestination::parse(address)?);
                 let options = options.period(Duration::from_millis(250)).spool(spool);

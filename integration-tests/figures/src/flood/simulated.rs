@@ -4,10 +4,10 @@
 //! The scenario is simulated once. Then a second controller handles the same events again, and only
 //! the processor time of this replay is measured.
 
-#[path = "../../../../../profiler-parent/tests/controller/child.rs"]
+#[path = "../../../../profiler-parent/tests/controller/child.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod child;
-#[path = "../../../../../profiler-parent/tests/controller/simulation.rs"]
+#[path = "../../../../profiler-parent/tests/controller/simulation.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod simulation;
 

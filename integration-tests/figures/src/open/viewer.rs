@@ -40,5 +40,5 @@ pub(super) fn load(profile: &Path, samples: Option<u64>) -> Result<f64> {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("viewer")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../viewer")
 }

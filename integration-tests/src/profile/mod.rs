@@ -1,7 +1,13 @@
 //! A saved profile, parsed for tests: processes, threads, markers, samples, counts and verdicts.
 //!
-//! Used by tests and figures. Parsing checks the shape of what it reads; [`Process::counts`] and
+//! Used by tests and figures. Both formats give the same [`Profile`]: [`gecko`] and [`processed`]
+//! parse the file, and check the shape of what they read. [`Process::counts`] and
 //! [`Process::numbers`] check that no entry is lost or doubled without being counted.
+
+mod counters;
+mod counts;
+mod gecko;
+mod processed;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,22 +20,14 @@ use serde_json::Value;
 use crate::marks::check_of;
 use crate::patience::HeldUp;
 use crate::samples::Samples;
+pub use counters::{Counter, CounterChange};
+pub use counts::{COUNTS, LoggedCounts, same_rows};
 
 /// The verdict on a child that made no progress for the progress timeout.
 pub const FROZEN: &str = "recovered: frozen: made no progress";
 
 /// The verdict on a child that was killed and recovered.
 pub const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
-
-/// The keys of the counts of a process or a thread.
-pub const COUNTS: [&str; 6] = [
-    "recorded",
-    "delivered",
-    "outside",
-    "evicted",
-    "dropped",
-    "unfinished",
-];
 
 /// A parsed profile.
 #[derive(Debug)]
@@ -52,6 +50,8 @@ pub struct Process {
     /// The counts of the whole process, including entries that are in no thread's counts. All zero
     /// if the part has none.
     pub total: LoggedCounts,
+    /// Counters, in the order of the file.
+    pub counters: Vec<Counter>,
     /// Paused ranges: start and end in milliseconds.
     pub pauses: Vec<(f64, Option<f64>)>,
 }
@@ -80,20 +80,6 @@ pub struct Mark {
     pub data: Value,
 }
 
-/// The counts of a thread's entries by their outcome, as the profile lists them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct LoggedCounts {
-    pub recorded: u64,
-    pub delivered: u64,
-    pub outside: u64,
-    pub evicted: u64,
-    pub dropped: u64,
-    pub unfinished: u64,
-    /// The number of dropped entries for each reason.
-    pub reasons: BTreeMap<String, u64>,
-}
-
 impl Profile {
     /// Reads a saved profile.
     ///
@@ -101,13 +87,11 @@ impl Profile {
     /// When the file is not a profile.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
-        let children = json["processes"].as_array().context("no processes")?;
-        // The parent has no threads if the profile is about its children only.
-        let has_threads =
-            |json: &&Value| json["threads"].as_array().is_none_or(|all| !all.is_empty());
-        let parent = std::iter::once(&json).filter(has_threads);
-        let processes = parent.chain(children).map(Process::parse);
-        let processes = processes.collect::<anyhow::Result<_>>()?;
+        let processes = if is_processed(&json) {
+            processed::processes(&json)?
+        } else {
+            gecko::processes(&json)?
+        };
         Ok(Self { processes, json })
     }
 
@@ -118,10 +102,11 @@ impl Profile {
     /// When the file is not JSON, or one of the parsed parts is not the part of a process.
     pub fn read_some(path: &Path, names: &[&str]) -> anyhow::Result<Self> {
         let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
-        let children = json["processes"].as_array().context("no processes")?;
-        let is_named = |child: &&Value| names.iter().any(|name| child["meta"]["product"] == *name);
-        let some = std::iter::once(&json).chain(children.iter().filter(is_named));
-        let processes = some.map(Process::parse).collect::<anyhow::Result<_>>()?;
+        let processes = if is_processed(&json) {
+            processed::some_processes(&json, names)?
+        } else {
+            gecko::some_processes(&json, names)?
+        };
         Ok(Self { processes, json })
     }
 
@@ -141,11 +126,11 @@ impl Profile {
         &self.processes[0]
     }
 
-    /// Returns the rows of processes in the gathering log.
+    /// Returns the rows of the gathering log: one for each process.
     ///
     /// # Errors
     /// When there is no log.
-    pub fn rows(&self) -> anyhow::Result<&[Value]> {
+    pub fn log_rows(&self) -> anyhow::Result<&[Value]> {
         let log = self.json["profileGatheringLog"].as_object();
         let log = log.and_then(|log| log.values().next());
         let rows = log.and_then(|log| log["processes"].as_array());
@@ -157,7 +142,7 @@ impl Profile {
     /// # Errors
     /// When the log has no row for the process, or more than one.
     pub fn verdict(&self, name: &str) -> anyhow::Result<String> {
-        let mut found = self.rows()?.iter().filter(|row| row["name"] == name);
+        let mut found = self.log_rows()?.iter().filter(|row| row["name"] == name);
         let row = found.next().with_context(|| format!("no row for {name}"))?;
         ensure!(found.next().is_none(), "two rows for {name}");
         Ok(row["verdict"].as_str().context("no verdict")?.to_owned())
@@ -212,38 +197,6 @@ impl Profile {
 }
 
 impl Process {
-    fn parse(json: &Value) -> anyhow::Result<Self> {
-        let threads = json["threads"].as_array().context("no threads")?;
-        let shown = threads.first().map(|thread| &thread["processName"]);
-        let name = shown.and_then(Value::as_str);
-        let name = name.context("no name")?.to_owned();
-        let pid = threads
-            .first()
-            .and_then(|thread| thread["pid"].as_u64())
-            .context("no pid")?;
-        let log = &json["profilingLog"][pid.to_string()];
-        let total = LoggedCounts::parse(&log["total"]).unwrap_or_default();
-        let counts = log["threads"].as_array().context("no counts")?;
-        let counts: BTreeMap<u64, &Value> = counts
-            .iter()
-            .rev()
-            .filter_map(|counts| Some((counts["tid"].as_u64()?, counts)))
-            .collect();
-        let threads = threads
-            .iter()
-            .map(|thread| Thread::parse(thread, &json["libs"], &counts));
-        let threads = threads.collect::<anyhow::Result<_>>()?;
-        let pauses = json["pausedRanges"].as_array().into_iter().flatten();
-        let range = |range: &Value| Some((range["startTime"].as_f64()?, range["endTime"].as_f64()));
-        Ok(Self {
-            name,
-            pid,
-            threads,
-            total,
-            pauses: pauses.filter_map(range).collect(),
-        })
-    }
-
     /// The thread with this name.
     ///
     /// # Errors
@@ -253,6 +206,17 @@ impl Process {
         let thread = found.next().with_context(|| format!("no thread {name}"))?;
         ensure!(found.next().is_none(), "two threads {name}");
         Ok(thread)
+    }
+
+    /// The counter with this name.
+    ///
+    /// # Errors
+    /// When there is none, or more than one.
+    pub fn counter(&self, name: &str) -> anyhow::Result<&Counter> {
+        let mut found = self.counters.iter().filter(|counter| counter.name == name);
+        let counter = found.next().with_context(|| format!("no counter {name}"))?;
+        ensure!(found.next().is_none(), "two counters {name}");
+        Ok(counter)
     }
 
     /// Returns the numbers of all numbered markers by thread number, in the order of the file.
@@ -330,39 +294,7 @@ impl Process {
     }
 }
 
-impl Thread {
-    fn parse(json: &Value, libs: &Value, counts: &BTreeMap<u64, &Value>) -> anyhow::Result<Self> {
-        let strings = json["stringTable"].as_array().context("no strings")?;
-        let rows = json["markers"]["data"].as_array().context("no markers")?;
-        let marks = rows
-            .iter()
-            .map(|row| Mark::parse(row, strings))
-            .collect::<Option<_>>();
-        Ok(Self {
-            name: json["name"].as_str().context("no name")?.to_owned(),
-            marks: marks.context("a damaged marker")?,
-            samples: Samples::parse(json, libs)?,
-            counts: json["tid"]
-                .as_u64()
-                .and_then(|tid| LoggedCounts::parse(counts.get(&tid)?)),
-        })
-    }
-}
-
 impl Mark {
-    fn parse(row: &Value, strings: &[Value]) -> Option<Self> {
-        let name = strings
-            .get(usize::try_from(row[0].as_u64()?).ok()?)?
-            .as_str()?
-            .to_owned();
-        let time = row[1].as_f64().or_else(|| row[2].as_f64())?;
-        Some(Self {
-            name,
-            time,
-            data: row[5].clone(),
-        })
-    }
-
     /// Returns thread and number of a numbered marker.
     ///
     /// # Errors
@@ -384,55 +316,14 @@ impl Mark {
     }
 }
 
-/// Checks that the rows of `profiler info` equal those of the gathering log.
-///
-/// # Errors
-/// When a row is missing or differs.
-pub fn same_rows(rows: &Value, log: &Value) -> anyhow::Result<()> {
-    let rows = rows.as_array().context("no rows")?;
-    let log = log.as_array().context("no log")?;
-    ensure!(rows.len() == log.len(), "{rows:?}");
-    for (row, logged) in rows.iter().zip(log) {
-        for key in ["name", "pid", "threads", "verdict"].iter().chain(&COUNTS) {
-            let (found, expected) = (&row[*key], &logged[*key]);
-            ensure!(
-                found == expected && !found.is_null(),
-                "{key}: {row} {logged}"
-            );
-        }
-    }
-    Ok(())
+/// Whether a profile is in the processed format.
+fn is_processed(json: &Value) -> bool {
+    json["meta"]["preprocessedProfileVersion"].is_u64()
 }
 
-impl LoggedCounts {
-    fn parse(json: &Value) -> Option<Self> {
-        let field = |name: &str| json[name].as_u64();
-        let reasons = json
-            .as_object()?
-            .iter()
-            .filter(|(name, _)| !["tid", "name"].iter().chain(&COUNTS).any(|key| key == name));
-        Some(Self {
-            reasons: reasons
-                .filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)))
-                .collect(),
-            recorded: field("recorded")?,
-            delivered: field("delivered")?,
-            outside: field("outside")?,
-            evicted: field("evicted")?,
-            dropped: field("dropped")?,
-            unfinished: field("unfinished")?,
-        })
-    }
-
-    fn add(&mut self, other: &Self) {
-        for (reason, count) in &other.reasons {
-            *self.reasons.entry(reason.clone()).or_default() += count;
-        }
-        self.recorded += other.recorded;
-        self.delivered += other.delivered;
-        self.outside += other.outside;
-        self.evicted += other.evicted;
-        self.dropped += other.dropped;
-        self.unfinished += other.unfinished;
-    }
+/// The paused ranges of a part or of a thread.
+fn pauses(json: &Value) -> Vec<(f64, Option<f64>)> {
+    let all = json["pausedRanges"].as_array().into_iter().flatten();
+    all.filter_map(|range| Some((range["startTime"].as_f64()?, range["endTime"].as_f64())))
+        .collect()
 }

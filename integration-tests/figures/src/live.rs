@@ -18,6 +18,7 @@ use profiler_parent::{LiveServer, Session};
 
 use crate::workers::{self, Worker};
 use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::patience::until;
 
 const PROCESSES: u64 = 200;
 /// Groups in one process each. Groups of processes and of their threads are additional.
@@ -30,7 +31,7 @@ const OF_ALL: u64 = 2;
 const SOME: u64 = 4;
 /// Duration of a run that leaves a peak, which takes at least 16 µs.
 const PEAK: Duration = Duration::from_micros(40);
-/// Requests before the measurement, until all pools have readers.
+/// Requests before each measurement.
 const WARM_UP: usize = 3;
 /// Seconds of each measurement.
 const SECONDS: usize = 15;
@@ -38,6 +39,8 @@ const SECONDS: usize = 15;
 const USUAL: &str = "live.json?window=10s&sort=wall&top=25&ptop=20";
 /// The request for all rows.
 const ALL: &str = "live.json?window=10s&sort=wall&top=all&ptop=all";
+/// The request for the number of the groups of this figure.
+const OF_PLUGINS: &str = "live.json?window=10s&kind=plugin&top=1&ptop=1";
 
 /// All figures of the live page.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
@@ -49,10 +52,9 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let start =
         |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    until_all_are_shown(&live)?;
     let body = ask(&live, ALL)?;
-    let all: serde_json::Value = serde_json::from_str(&body)?;
-    let total = all["groups"]["total"].as_u64().unwrap_or(0);
-    ensure!(total >= OWN + OF_SOME + OF_ALL, "{total} groups are shown");
+    let total = total_groups(&body)?;
     report.put(Figure::new("live.rows", total as f64, "groups"));
     report.put(Figure::new(
         "live.all_rows_kib",
@@ -77,6 +79,29 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     drop(live);
     drop(session);
     crate::live_flame::measure(report)
+}
+
+/// Waits until the page shows the groups of all children. The page may answer from a snapshot that
+/// the poller of alerts took a second earlier, while the children were started.
+fn until_all_are_shown(live: &LiveServer) -> Result<()> {
+    let expected = OWN + OF_SOME + OF_ALL;
+    let mut shown = Ok(0);
+    let is_whole = until(|| {
+        shown = ask(live, OF_PLUGINS).and_then(|body| total_groups(&body));
+        shown.as_ref().map_or(true, |total| *total >= expected)
+    });
+    let shown = shown?;
+    ensure!(
+        is_whole && shown == expected,
+        "{shown} of {expected} groups are shown"
+    );
+    Ok(())
+}
+
+/// Returns how many groups match a request, from its answer.
+fn total_groups(body: &str) -> Result<u64> {
+    let answer: serde_json::Value = serde_json::from_str(body)?;
+    answer["groups"]["total"].as_u64().context("no total")
 }
 
 /// Returns the names of a child's groups.

@@ -1,7 +1,7 @@
 //! Measures the promised figures, prints one per line, and compares each with its promise.
 //!
 //! ```text
-//! cargo run --release -p integration-tests --bin figures -- record limit gather
+//! cargo run --release -p figures -- record limit gather
 //! name<TAB>value<TAB>unit<TAB>promise
 //! ```
 //!
