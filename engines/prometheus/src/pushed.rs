@@ -34,8 +34,11 @@ pub(crate) fn write_pushed(pushed: &PushReading, out: &mut Exposition) {
     }
 }
 
+/// One number of a destination.
+type NumberOf = fn(&DestinationRow) -> u64;
+
 /// The families with one number for each destination.
-const NUMBERS: [(MetricFamily, fn(&DestinationRow) -> u64); 5] = [
+const NUMBERS: [(MetricFamily, NumberOf); 5] = [
     (families::PUSH_WAITING, |row| row.waiting_batches),
     (families::PUSH_REQUESTS, |row| row.sum.requests),
     (families::PUSH_REQUESTS_FAILED, |row| {

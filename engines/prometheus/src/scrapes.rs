@@ -21,7 +21,6 @@ pub fn session_metrics(session: &Session) -> Metrics {
 }
 
 /// Adds the metrics of the session to its live page, at the path `metrics`.
-#[must_use]
 pub fn on_live_page(session: &Session, options: LiveOptions) -> LiveOptions {
     options.metrics(Arc::new(Scrapes::of(session)))
 }

@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::dead_pool::DeadPool;
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::time::{Anchor, SessionClock, Timestamp};
 use profiler_gecko::gecko::{ProcessPart, merge_categories};
 use profiler_gecko::{FailureLatch, ProcessRole, ProfileSpec, ProgressCell};
 use profiler_json::JsonWriter;
-use profiler_core::internal::reader::PoolReader;
-use profiler_sys::OwnFile;
-use profiler_core::time::{Anchor, SessionClock, Timestamp};
 use profiler_parent::internal::gather::json_check::check;
+use profiler_sys::OwnFile;
 use serde_json::Value;
 
 use crate::hostile::recorded;

@@ -56,7 +56,8 @@ impl ProcessClocks {
 /// Processor time of the profiler's own threads in nanoseconds, without the calling thread.
 fn others_ns() -> u64 {
     let own = sys::current_thread_id();
-    profiler_sys::own_thread_numbers().map(crate::ids::ThreadId::new)
+    profiler_sys::own_thread_numbers()
+        .map(crate::ids::ThreadId::new)
         .filter(|thread| *thread != own)
         .filter_map(tasks::cpu_ns)
         .sum()

@@ -20,9 +20,9 @@ use crate::ids::ThreadId;
 use crate::params::SampleSource;
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
-use profiler_sys::DescriptorTable;
 use crate::sys::native::timer;
 use crate::sys::native::{alternate_stack, signal, tasks};
+use profiler_sys::DescriptorTable;
 
 /// The first expiry of a thread that arms itself: the system's next tick.
 const NEXT_TICK: Duration = Duration::from_nanos(1);

@@ -4,7 +4,6 @@
 
 use std::io;
 
-
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mapping<'a> {

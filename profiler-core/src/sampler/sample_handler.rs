@@ -27,10 +27,10 @@ use super::slots::SlotStates;
 use super::stack_copy::{Seen, StackCopy};
 use crate::params::SampleSource;
 use crate::record::session_state;
-use profiler_sys::Renewable;
 use crate::sync::fixed::{AtomicU32, Ordering};
 use crate::sys::native::{signal, tasks, trap, wake};
 use crate::time::Timestamp;
+use profiler_sys::Renewable;
 
 /// The number of slots that exist. A slot takes memory only after its first use.
 const MOST_SLOTS: usize = 256;

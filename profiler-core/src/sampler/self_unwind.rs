@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::unwind::{Cache, Snapshot, StackToWalk, StackWords, walk};
 use super::{Captured, PlacedFrame};
 use crate::record::session_state;
-use profiler_sys::Renewable;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::alternate_stack::signal_frame_bytes;
 use crate::sys::native::machine::{Registers, own_stack};
+use profiler_sys::Renewable;
 
 /// The maximum number of threads that capture at the same time; further threads get no stack.
 const CACHES: usize = 4;

@@ -34,7 +34,7 @@ pub(super) fn write(
         names: FileNames::default(),
         scripts: Scripts::default(),
         tree: ThreadTree::default(),
-        commits: CommitBehind::new(),
+        commits: CommitBehind::start(),
         all: Vec::new(),
         left: recording.most_bytes(),
     };

@@ -21,7 +21,6 @@ fn small() -> &'static (Vec<u8>, Vec<u64>) {
 }
 
 /// Disassembles the code at each address. Returns whether there was code at all of them.
-
 fn disassemble_image(image: &[u8], addresses: &[u64]) -> bool {
     use profiler_symbols::{CodeRange, code_of_image};
     let disassemble = |start: &u64| {

@@ -25,7 +25,7 @@ struct Committing {
 
 impl CommitBehind {
     /// Starts the thread. If the system has none left, completes files on the calling thread.
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         let (files, written) = bounded(WAITING);
         let thread = spawn_quiet("profiler-commit", move || commit_all(&written));
         Self(thread.ok().map(|thread| Committing { files, thread }))
@@ -93,12 +93,12 @@ mod tests {
             file.write_all(b"{}").unwrap();
             file
         };
-        let mut commits = CommitBehind::new();
+        let mut commits = CommitBehind::start();
         commits.commit(file("one")).unwrap();
         commits.commit(file("two")).unwrap();
         commits.finish().unwrap();
         assert!(path("one").exists() && path("two").exists());
-        let mut commits = CommitBehind::new();
+        let mut commits = CommitBehind::start();
         let (taken, later) = (file("taken"), file("later"));
         std::fs::create_dir(path("taken")).unwrap(); // the file cannot replace it
         commits.commit(taken).unwrap();
