@@ -13,7 +13,7 @@ use profiler_prometheus::TextFormat;
 
 /// The number of the series with this name and these labels.
 fn number(session: &Session, series: &str) -> Option<u64> {
-    let text = session_metrics(&session).text(TextFormat::Prometheus);
+    let text = session_metrics(session).text(TextFormat::Prometheus);
     let mut numbers = text.lines().filter_map(|line| line.strip_prefix(series));
     numbers.next()?.trim().parse().ok()
 }

@@ -163,7 +163,7 @@ fn the_changes_of_a_counter_are_in_one_profile_of_a_series_each() {
 /// A pusher to an address at which nothing listens.
 fn push(session: &Session, address: &str, spool: &Path) -> Result<Pusher, PushError> {
     let to = PushDestination::parse(address).unwrap();
-    Pusher::start(&session, &PushOptions::to(to).spool(spool))
+    Pusher::start(session, &PushOptions::to(to).spool(spool))
 }
 
 #[test]

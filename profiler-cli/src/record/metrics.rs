@@ -37,11 +37,11 @@ impl MetricsArgs {
             return Ok(None);
         };
         let Some(file) = &self.token_file else {
-            let server = MetricsServer::start(&session, address)?;
+            let server = MetricsServer::start(session, address)?;
             tell(&format!("profiler: metrics at {}", server.secret_url()));
             return Ok(Some(server));
         };
-        let server = MetricsServer::start_with(&session, address, MetricsToken::of_file(file)?)?;
+        let server = MetricsServer::start_with(session, address, MetricsToken::of_file(file)?)?;
         tell(&format!(
             "profiler: metrics at http://{}/metrics, for clients with the token in {}",
             server.address(),

@@ -116,7 +116,7 @@ impl PushMeasurements {
     fn round(&mut self, session: &Session, options: &PushOptions) -> Result<()> {
         self.without.extend(cpu_of_periods(PERIODS));
         let memory = PeakMemory::begin()?;
-        let pusher = profiler_push::Pusher::start(&session, options)?;
+        let pusher = profiler_push::Pusher::start(session, options)?;
         // The first batch has more entries than the others. Then a period begins between two.
         std::thread::sleep(PERIOD.mul_f64(1.5));
         self.with.extend(cpu_of_periods(PERIODS));
