@@ -18,7 +18,7 @@ use rustix::net::{
 };
 
 /// The highest number of descriptors that can be attached to one packet here.
-const MOST_ATTACHED: usize = 128;
+const MAX_ATTACHED: usize = 128;
 
 /// The child's end.
 #[derive(Debug)]
@@ -118,10 +118,10 @@ impl Peer {
     /// # Errors
     /// When there are too many descriptors, or the system cannot send the packet.
     pub fn send(&self, bytes: &[u8], attached: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_ATTACHED))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_ATTACHED))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fits = attached.is_empty() || control.push(SendAncillaryMessage::ScmRights(attached));
-        ensure!(fits, "more than {MOST_ATTACHED} descriptors");
+        ensure!(fits, "more than {MAX_ATTACHED} descriptors");
         let flags = SendFlags::EOR | SendFlags::NOSIGNAL;
         rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, flags)?;
         Ok(())

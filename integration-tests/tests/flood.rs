@@ -107,11 +107,11 @@ fn flooding(session: &TestSession, name: &str) -> anyhow::Result<HelperProcess> 
 #[test]
 fn a_changed_limit_is_never_exceeded_once_all_processes_obey_it() -> anyhow::Result<()> {
     own_process!();
-    const MOST: u64 = 8 * MIB; // a larger limit would make the captures at the end slow
-    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(MOST)))?;
+    const MAX: u64 = 8 * MIB; // a larger limit would make the captures at the end slow
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(MAX)))?;
     let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
     HelperProcess::ask_all(&mut helpers, "flood 3 300")?;
-    for limit in [MOST, 2 * MIB, 6 * MIB, MIB, 4 * MIB, MIB / 2, MOST] {
+    for limit in [MAX, 2 * MIB, 6 * MIB, MIB, 4 * MIB, MIB / 2, MAX] {
         // On a busy machine a call may return before all processes obey.
         assert!(
             until(|| session.set_memory_limit(ByteLimit::new(limit)) == Ok(0)),

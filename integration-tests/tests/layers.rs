@@ -22,7 +22,7 @@ use sources::{Import, Sources, Target};
 use table::Layers;
 
 /// A crate with more top-level modules than this needs a table.
-const MOST_WITHOUT_TABLE: usize = 3;
+const MAX_WITHOUT_TABLE: usize = 3;
 
 /// Crates that need no table, however many modules they have. If they have one, it is checked.
 const EXCEPTIONS: [&str; 3] = [
@@ -56,7 +56,7 @@ fn check(workspace: &Path, name: &str) -> Vec<String> {
     let layers = Layers::parse(&readme.unwrap_or_default());
     let problems = match &layers {
         Ok(Some(layers)) => wrong_rows(layers, &sources),
-        Ok(None) if sources.modules.len() > MOST_WITHOUT_TABLE && !EXCEPTIONS.contains(&name) => {
+        Ok(None) if sources.modules.len() > MAX_WITHOUT_TABLE && !EXCEPTIONS.contains(&name) => {
             vec!["there is no section `## Modules`".to_owned()]
         }
         Ok(None) => Vec::new(),

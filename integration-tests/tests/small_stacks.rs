@@ -19,7 +19,7 @@ use integration_tests::small_stacks::{Kind, fixture};
 const SMALLEST: usize = 16 * 1024;
 /// The most stack bytes that an entry may use. The C library uses a part of the smallest stack, and
 /// a signal needs some KiB.
-const MOST_USED: usize = 8 * 1024;
+const MAX_USED: usize = 8 * 1024;
 const PLENTY: usize = 256 * 1024;
 
 /// The output of the program; an error if it does not end successfully.
@@ -63,7 +63,7 @@ fn no_kind_of_recording_takes_more_than_8_kib_of_a_stack() -> Result<()> {
         let used = numbers(&said)?;
         let own = used.iter().skip(1).step_by(2);
         ensure!(
-            own.clone().count() == 4 && own.clone().all(|bytes| *bytes <= MOST_USED),
+            own.clone().count() == 4 && own.clone().all(|bytes| *bytes <= MAX_USED),
             "{said}"
         );
     }

@@ -17,7 +17,7 @@ use profiler_core::ids::ProcessId;
 
 /// The most by which the virtual memory of the process may grow. Some packets claim to be longer.
 /// The C library reserves 128 MiB of addresses when a thread allocates for the first time.
-const MOST_GROWTH_KIB: u64 = 1 << 20;
+const MAX_GROWTH_KIB: u64 = 1 << 20;
 
 /// Sends hostile packets through the child's end of a channel.
 type Trick = fn(&Peer) -> anyhow::Result<()>;
@@ -136,7 +136,7 @@ fn attempt(connect: Connect, trick: Trick) -> anyhow::Result<()> {
         Possessions::count()
     );
     let grown = peak_kib()? - memory;
-    ensure!(grown < MOST_GROWTH_KIB, "the process grew by {grown} KiB");
+    ensure!(grown < MAX_GROWTH_KIB, "the process grew by {grown} KiB");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Most values of one kind. Each takes some hundred bytes.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 /// How often a thread tries to take the lock, and lets other threads run in between.
 const TRIES: u32 = 1000;
 
@@ -33,7 +33,7 @@ impl<T> Handles<T> {
         if let Some(found) = known.get(name).copied() {
             return Some(found);
         }
-        if known.len() >= MOST {
+        if known.len() >= MAX {
             return None;
         }
         let name: &'static str = Box::leak(Box::<str>::from(name));
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn their_number_is_bounded() {
         let handles = Handles::new();
-        for number in 0..MOST {
+        for number in 0..MAX {
             assert!(handles.get_or_make(&number.to_string(), str::len).is_some());
         }
         assert_eq!(handles.get_or_make("one more", str::len), None);

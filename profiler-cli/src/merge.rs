@@ -43,7 +43,7 @@ pub(crate) struct MergeArgs {
 struct ShiftArgument(HostShift);
 
 /// The largest shift: 30 years.
-const MOST_MS: f64 = 1e12;
+const MAX_MS: f64 = 1e12;
 
 impl FromStr for ShiftArgument {
     type Err = String;
@@ -52,7 +52,7 @@ impl FromStr for ShiftArgument {
         let wrong = || "expected NAME=MS, such as web-1=-12.5".to_owned();
         let (host, ms) = text.rsplit_once('=').ok_or_else(wrong)?;
         let ms: f64 = ms.parse().map_err(|_| wrong())?;
-        if host.is_empty() || !ms.is_finite() || ms.abs() > MOST_MS {
+        if host.is_empty() || !ms.is_finite() || ms.abs() > MAX_MS {
             return Err(wrong());
         }
         let host = host.to_owned();

@@ -20,10 +20,10 @@ use crate::sync::AtomicU64;
 use crate::sync::fixed::{self, Ordering};
 
 const SUM_BITS: u32 = 48;
-const MOST: i64 = (1 << (SUM_BITS - 1)) - 1;
+const MAX: i64 = (1 << (SUM_BITS - 1)) - 1;
 /// A word counts as newer if its session began at most this many sessions later. Words of other
 /// sessions count as older and are discarded.
-const MOST_LATE: u64 = 256;
+const MAX_LATE: u64 = 256;
 
 /// See the [module](self).
 pub(crate) type PendingSum = PendingSumIn<fixed::AtomicU64>;
@@ -105,10 +105,10 @@ impl<W: Word> PendingSumIn<W> {
 }
 
 const fn pack(session: u64, sum: i64) -> u64 {
-    let sum = if sum > MOST {
-        MOST
-    } else if sum < -MOST {
-        -MOST
+    let sum = if sum > MAX {
+        MAX
+    } else if sum < -MAX {
+        -MAX
     } else {
         sum
     };
@@ -128,7 +128,7 @@ const fn sum_in(word: u64, session: u64) -> i64 {
 /// Whether the word is of a newer session than this one, as far as known modulo 2^16.
 const fn is_newer(word: u64, session: u64) -> bool {
     let later = (word >> SUM_BITS).wrapping_sub(session) & 0xffff;
-    word != 0 && later >= 1 && later <= MOST_LATE
+    word != 0 && later >= 1 && later <= MAX_LATE
 }
 
 #[cfg(all(test, not(loom)))]
@@ -151,7 +151,7 @@ mod tests {
         );
         kept.add(8, 1);
         assert_eq!(kept.take(9), 0);
-        for most in [MOST, -MOST] {
+        for most in [MAX, -MAX] {
             kept.add(9, most.saturating_mul(1 << 16));
             kept.add(9, most);
             assert_eq!(

@@ -60,7 +60,7 @@ pub mod session_metrics {
 
     pub use crate::groups::SHOWN_PROBES;
     pub use crate::process_table::session_sums::{
-        BoundedSums, GroupKey, GroupSum, MOST_GROUPS, MOST_NAMES, OTHER, ProcessEnd, ProcessName,
+        BoundedSums, GroupKey, GroupSum, MAX_GROUPS, MAX_NAMES, OTHER, ProcessEnd, ProcessName,
         ProcessSum, SessionSums, ShownSums, Sum, SumKey,
     };
     pub use crate::process_table::{PoolMemory, ProcessActivity};

@@ -15,11 +15,11 @@ use super::error::ServerException;
 use super::masked::RequestSecrets;
 
 /// The longest row, in bytes.
-const MOST_ROW: u64 = 16 << 20;
+const MAX_ROW: u64 = 16 << 20;
 /// The longest answer, in bytes.
-const MOST_ANSWER: u64 = 1 << 30;
+const MAX_ANSWER: u64 = 1 << 30;
 /// The longest rest of an answer that is searched for a message, in bytes.
-const MOST_REST: u64 = 64 << 10;
+const MAX_REST: u64 = 64 << 10;
 /// What is shown of an unexpected text.
 const SHOWN: usize = 200;
 
@@ -44,7 +44,7 @@ impl<R: BufRead> RowReader<R> {
             address,
             rows: 0,
             left_rows: most,
-            left_bytes: MOST_ANSWER,
+            left_bytes: MAX_ANSWER,
             secrets: RequestSecrets::default(),
         }
     }
@@ -78,7 +78,7 @@ impl<R: BufRead> RowReader<R> {
     /// Reads a line, or a part of a long one. Returns its number of bytes; 0 at the end.
     fn read_line(&mut self, line: &mut Vec<u8>) -> Result<u64, FleetError> {
         // One more byte shows that the answer goes on.
-        let most = MOST_ROW.min(self.left_bytes.saturating_add(1));
+        let most = MAX_ROW.min(self.left_bytes.saturating_add(1));
         let mut from = self.from.by_ref().take(most);
         let read = from.read_until(b'\n', line);
         let read = read.map_err(|source| self.cut_off(source))? as u64;
@@ -90,7 +90,7 @@ impl<R: BufRead> RowReader<R> {
     /// The error for a line that is no row.
     fn explain(&mut self, mut line: Vec<u8>, error: &serde_json::Error) -> FleetError {
         // Without the rest of the answer, the message is only shorter.
-        drop(self.from.by_ref().take(MOST_REST).read_to_end(&mut line));
+        drop(self.from.by_ref().take(MAX_REST).read_to_end(&mut line));
         let text = String::from_utf8_lossy(&line);
         let address = self.address.clone();
         match ServerException::find(&text, &self.secrets) {

@@ -144,7 +144,7 @@ pub(super) struct ServerException {
 }
 
 /// The longest message that is repeated.
-const MOST_MESSAGE: usize = 2_000;
+const MAX_MESSAGE: usize = 2_000;
 const START: &str = "Code: ";
 
 impl ServerException {
@@ -161,7 +161,7 @@ impl ServerException {
         let message = message.get(..end).unwrap_or(message).trim();
         Some(Self {
             code: code.parse().ok()?,
-            message: secrets.masked(message).chars().take(MOST_MESSAGE).collect(),
+            message: secrets.masked(message).chars().take(MAX_MESSAGE).collect(),
         })
     }
 

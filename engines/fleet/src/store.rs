@@ -17,7 +17,7 @@ use profiler_files::secret_file::{PasswordSource, Secret};
 /// The oldest version whose answers are known to be right.
 const OLDEST: (u32, u32) = (18, 16);
 /// The longest message of a failed request, in bytes.
-const MOST_MESSAGE: u64 = 64 << 10;
+const MAX_MESSAGE: u64 = 64 << 10;
 /// What is shown of an unexpected text.
 const SHOWN: usize = 200;
 
@@ -127,7 +127,7 @@ impl FleetStore {
     fn failed(&self, status: u16, answer: HttpAnswer) -> FleetError {
         let mut text = Vec::new();
         // A message that is cut off is still a message.
-        drop(answer.body.take(MOST_MESSAGE).read_to_end(&mut text));
+        drop(answer.body.take(MAX_MESSAGE).read_to_end(&mut text));
         let text = String::from_utf8_lossy(&text);
         match ServerException::find(&text, &self.secrets()) {
             Some(exception) => exception.into_error(self.address.to_string()),

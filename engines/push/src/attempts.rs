@@ -14,7 +14,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// The longest delay that an endpoint can ask for.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// A body is given up after this many answers that say that the endpoint itself has failed.
-const MOST_SERVER_ERRORS: u32 = 5;
+const MAX_SERVER_ERRORS: u32 = 5;
 
 /// ClickHouse's codes of errors that end by themselves or by the work of an administrator, from
 /// `ErrorCodes.cpp`.
@@ -102,7 +102,7 @@ impl Attempts {
                 }
                 let is_unexplained = status == 500 && !is_overload(&text);
                 self.server_errors += u32::from(is_unexplained);
-                if is_temporary(status) && self.server_errors < MOST_SERVER_ERRORS {
+                if is_temporary(status) && self.server_errors < MAX_SERVER_ERRORS {
                     self.try_again(retry_after, why, random)
                 } else {
                     *self = Self::default();

@@ -6,7 +6,7 @@
 use super::destination::PushEngine;
 use super::options::PushIdentity;
 use super::spool::BatchToSend;
-use profiler_export::bodies::{BodySink, MOST_BODY_BYTES};
+use profiler_export::bodies::{BodySink, MAX_BODY_BYTES};
 use profiler_export::encode::{EncodeOptions, Encoding, encode};
 use profiler_export::{ExportError, FleetLabels};
 
@@ -84,7 +84,7 @@ impl BatchEncoder for EngineEncoder {
                 encoding: *encoding,
                 labels: &labels,
                 names: self.names,
-                most_bytes: MOST_BODY_BYTES,
+                most_bytes: MAX_BODY_BYTES,
             };
             encode(&batch.path, options, bodies)?;
         }

@@ -23,9 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest time for a request: a clock cannot add every duration.
 const LONGEST_REQUEST: Duration = Duration::from_secs(24 * 3600);
 /// The most bytes of an answer that are read.
-const MOST_ANSWER: u64 = 64 << 10;
+const MAX_ANSWER: u64 = 64 << 10;
 /// The most characters of an answer that are shown.
-const MOST_SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 /// Level of compression. A low one saves processor time, because a body is sent once, and the
 /// engine stores it in another form.
 const GZIP_LEVEL: u32 = 4;
@@ -56,7 +56,7 @@ impl PushRequest {
     /// The beginning of an answer in one line, without the secrets of the request.
     pub(super) fn shown(&self, answer: &str) -> String {
         let answer = self.secrets.masked(answer);
-        let line = answer.trim().chars().take(MOST_SHOWN);
+        let line = answer.trim().chars().take(MAX_SHOWN);
         line.map(|letter| if letter.is_control() { ' ' } else { letter })
             .collect()
     }
@@ -170,7 +170,7 @@ fn answer_of(
     let read = response
         .body_mut()
         .with_config()
-        .limit(MOST_ANSWER)
+        .limit(MAX_ANSWER)
         .read_to_vec();
     match read {
         Ok(bytes) => {

@@ -7,7 +7,7 @@ use super::http_client::Sent;
 use super::queue::Amount;
 
 /// The most characters of an error that are kept.
-const MOST_ERROR: usize = 300;
+const MAX_ERROR: usize = 300;
 
 /// What a pusher has done so far.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +110,6 @@ impl SendCounts {
 
     /// Keeps the latest error.
     pub(super) fn note_error(&mut self, error: &str) {
-        self.error = Some(error.chars().take(MOST_ERROR).collect());
+        self.error = Some(error.chars().take(MAX_ERROR).collect());
     }
 }

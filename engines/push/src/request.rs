@@ -131,12 +131,12 @@ fn query_of(series: &PprofSeries) -> String {
 }
 
 /// The most bytes of a value in an address, so that the address is not too long for a request.
-const MOST_LABEL: usize = 256;
+const MAX_LABEL: usize = 256;
 
 /// The beginning of a value, without the characters that end it.
 fn label_value(value: &str) -> String {
     let value = value
-        .get(..value.floor_char_boundary(MOST_LABEL))
+        .get(..value.floor_char_boundary(MAX_LABEL))
         .unwrap_or_default();
     let plain = |letter: char| match letter {
         '{' | '}' | ',' | '=' | '"' => '_',

@@ -30,7 +30,7 @@ use super::spool_access::is_own;
 use super::spool_state::{BatchProgress, STATE, SpoolState};
 
 /// The most directories that are made until one can be locked.
-const MOST_ATTEMPTS: u32 = 8;
+const MAX_ATTEMPTS: u32 = 8;
 /// What the names of batches end with.
 const BATCH_END: &str = ".json.gz";
 
@@ -62,7 +62,7 @@ impl SpoolDirectory {
         addresses: &[String],
         identity: &PushIdentity,
     ) -> io::Result<Self> {
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let series = SeriesId::new()?;
             let path = spool.join(series.to_string());
             let mut builder = DirBuilder::new();

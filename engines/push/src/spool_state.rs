@@ -23,7 +23,7 @@ use super::batch::ENCODER_VERSION;
 /// The name of the file.
 pub(super) const STATE: &str = "state";
 /// The most bytes of it that are read.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// The text is filled up with spaces to a multiple of this length.
 const BLOCK: usize = 4096;
 
@@ -92,7 +92,7 @@ impl SpoolState {
             Err(error) => return Err(error),
         };
         let mut text = Vec::new();
-        file.take(MOST_BYTES).read_to_end(&mut text)?;
+        file.take(MAX_BYTES).read_to_end(&mut text)?;
         Ok(serde_json::from_slice(&text).ok().map(Self::of_present))
     }
 

@@ -15,7 +15,7 @@ use profiler_export::bodies::BodyKind;
 use profiler_export::clickhouse::FleetTable;
 
 /// The most rows that are remembered: about 2 MiB.
-const MOST_ROWS: usize = 1 << 17;
+const MAX_ROWS: usize = 1 << 17;
 
 /// The rows of stacks that a store has. Keeps a 64-bit hash of each row, with random keys. Among
 /// 100,000 rows, two have the same hash with a probability of 1 in 4 billion.
@@ -54,10 +54,10 @@ impl StoredStacks {
         }
         let Self { hashes, keys } = self;
         let new = rows_of(body).map(|row| keys.hash_one(row));
-        if hashes.len() + rows_of(body).count() > MOST_ROWS {
+        if hashes.len() + rows_of(body).count() > MAX_ROWS {
             hashes.clear();
         }
-        hashes.extend(new.take(MOST_ROWS));
+        hashes.extend(new.take(MAX_ROWS));
     }
 }
 
@@ -107,15 +107,15 @@ mod tests {
     fn the_number_of_rows_is_bounded() {
         let mut stored = StoredStacks::default();
         let body = |from: usize| {
-            let rows = (from..from + MOST_ROWS / 2).map(|row| format!("{row}\n"));
+            let rows = (from..from + MAX_ROWS / 2).map(|row| format!("{row}\n"));
             rows.collect::<String>().into_bytes()
         };
         for half in 0..5 {
-            stored.note(&STACKS, &body(half * MOST_ROWS / 2));
-            assert!(stored.hashes.len() <= MOST_ROWS);
+            stored.note(&STACKS, &body(half * MAX_ROWS / 2));
+            assert!(stored.hashes.len() <= MAX_ROWS);
         }
         assert_eq!(
-            &*stored.missing(&STACKS, &body(4 * MOST_ROWS / 2)),
+            &*stored.missing(&STACKS, &body(4 * MAX_ROWS / 2)),
             b"",
             "the latest body is remembered"
         );

@@ -11,7 +11,7 @@ use profiler_core::session::EntryCounts;
 use profiler_core::session::{self, SessionParams, StartOptions};
 
 /// The largest part of dropped entries in a valid figure.
-const MOST_DROPPED: f64 = 0.001;
+const MAX_DROPPED: f64 = 0.001;
 
 /// A running session. It stops when the value is dropped.
 #[derive(Debug)]
@@ -62,6 +62,6 @@ pub(crate) fn objection(counts: &EntryCounts, expected: u64) -> Option<String> {
         .iter()
         .map(|(reason, count)| format!("{count} {}", reason.name()))
         .collect();
-    let too_many = dropped as f64 > recorded as f64 * MOST_DROPPED;
+    let too_many = dropped as f64 > recorded as f64 * MAX_DROPPED;
     too_many.then(|| format!("of {recorded} entries were dropped: {}", reasons.join(", ")))
 }

@@ -27,7 +27,7 @@ const ONE_CHANGE: u64 = 1 << 32;
 
 static WORD: AtomicU64 = AtomicU64::new(Levels::FIRST.word());
 /// The largest level that any logger of this crate records.
-static MOST_RECORDED: AtomicU8 = AtomicU8::new(LevelFilter::Off as u8);
+static MAX_RECORDED: AtomicU8 = AtomicU8::new(LevelFilter::Off as u8);
 
 /// The levels of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Levels {
 
     /// The program's level, raised if a session needs more.
     fn at_present(own: LevelFilter) -> Self {
-        let recorded = level_of(MOST_RECORDED.load(Ordering::Relaxed));
+        let recorded = level_of(MAX_RECORDED.load(Ordering::Relaxed));
         let is_more = |level: &LevelFilter| rules::are_applied() && *level > own;
         Self {
             own,
@@ -82,7 +82,7 @@ fn level_of(number: u8) -> Option<LevelFilter> {
 
 /// Lets later sessions raise the level up to this one.
 pub(crate) fn expect(recorded: LevelFilter) {
-    MOST_RECORDED.fetch_max(recorded as u8, Ordering::Relaxed);
+    MAX_RECORDED.fetch_max(recorded as u8, Ordering::Relaxed);
 }
 
 /// Raises the level if a session runs, and restores the program's own otherwise.

@@ -28,7 +28,7 @@ const COLOR_KEY: &str = "color";
 /// Keys that viewers or the profile writer use for something else.
 const RESERVED_KEYS: [&str; 3] = ["type", "stack", "cause"];
 /// Most key-values that the label of a marker shows.
-const MOST_IN_LABEL: usize = 4;
+const MAX_IN_LABEL: usize = 4;
 
 /// The marker type of records with these keys.
 pub(crate) fn schema_of(names: &[Box<str>]) -> MarkerSchema {
@@ -86,7 +86,7 @@ fn type_name(names: &[Box<str>]) -> String {
 
 fn label_of(names: &[Box<str>], keys: &[String]) -> String {
     let mut label = "{marker.data.level} {marker.data.message}".to_owned();
-    for (name, key) in names.iter().zip(keys).take(MOST_IN_LABEL) {
+    for (name, key) in names.iter().zip(keys).take(MAX_IN_LABEL) {
         label.push_str(&format!(" {name}={{marker.data.{key}}}"));
     }
     label

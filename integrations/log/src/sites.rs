@@ -1,7 +1,7 @@
 //! What is made once for the records of a target: the call site of their markers.
 //!
 //! Called for each record. There is one site for each target and each sequence of keys, found by a
-//! hash of both. Sites live as long as the process; there are at most [`MOST`], and the records
+//! hash of both. Sites live as long as the process; there are at most [`MAX`], and the records
 //! after them have one site together and their target in a field. Lock-free, except that a thread
 //! waits for another one that stores a pointer in the same place.
 
@@ -12,10 +12,10 @@ use log::Record;
 use profiler_core::internal::runtime_site::{RuntimeSite, category_of_target};
 
 use crate::record_schema::schema_of;
-use crate::values::{MOST_VALUES, for_each};
+use crate::values::{MAX_VALUES, for_each};
 
 /// Most sites.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 /// Places of the table: a power of two, about twice as many as there are sites.
 const PLACES: usize = 2048;
 /// The hash of nothing. It is not 0, because an empty text would then leave it as it is.
@@ -86,12 +86,12 @@ fn find_or_make(record: &Record<'_>, hash: u64, first: usize) -> &'static Record
 
 /// Makes a site; `None` if there are too many.
 fn make(record: &Record<'_>, hash: u64) -> Option<&'static RecordSite> {
-    let next = |made: usize| (made < MOST).then_some(made + 1);
+    let next = |made: usize| (made < MAX).then_some(made + 1);
     MADE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
         .ok()?;
     let mut names = Vec::new();
     for_each(record.key_values(), |index, key, _| {
-        if index < MOST_VALUES {
+        if index < MAX_VALUES {
             names.push(Box::from(key.as_str()));
         }
     });
@@ -105,7 +105,7 @@ fn hash_of(record: &Record<'_>) -> (u64, usize) {
     let mut count = 0;
     for_each(record.key_values(), |index, key, _| {
         count = index.saturating_add(1);
-        if index < MOST_VALUES {
+        if index < MAX_VALUES {
             hash = add_text(hash, key.as_str());
         }
     });
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn the_number_of_sites_is_bounded() {
-        let targets = (0..2 * MOST).map(|number| format!("target {number}"));
+        let targets = (0..2 * MAX).map(|number| format!("target {number}"));
         let sites: Vec<_> = targets.map(|target| of(&target, &[("key", 1)])).collect();
         let last = sites.last().unwrap();
         assert_eq!((last.target, names(last).len()), (OTHER_TARGETS, 0));
-        assert!(MADE.load(Ordering::Relaxed) <= MOST);
+        assert!(MADE.load(Ordering::Relaxed) <= MAX);
     }
 }

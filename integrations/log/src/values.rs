@@ -2,7 +2,7 @@
 //!
 //! Used by `sites` and `recording`. Numbers and booleans keep their types; everything else is a
 //! bounded text. A `Display`, a `Debug` or a `Source` of the host may panic: the panic ends at its
-//! text. It may also log: see `formatting`. Invariants: at most [`MOST_VALUES`] key-values are read
+//! text. It may also log: see `formatting`. Invariants: at most [`MAX_VALUES`] key-values are read
 //! of a record; the others are counted.
 
 use std::fmt::{self, Write as _};
@@ -15,7 +15,7 @@ use profiler_core::internal::runtime_site::FieldWriter;
 /// Most bytes of a text.
 pub(crate) const MAX_TEXT: usize = 1024;
 /// Most key-values of a record that are fields of its marker.
-pub(crate) const MOST_VALUES: usize = 16;
+pub(crate) const MAX_VALUES: usize = 16;
 /// What stands for a text whose `Display` or `Debug` has panicked.
 const PANICKED: &str = "(its Display panicked)";
 /// What a text that is cut off ends with.

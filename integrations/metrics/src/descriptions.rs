@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use metrics::{KeyName, SharedString, Unit};
 
 /// Most descriptions.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 /// How often a thread tries to take the lock, and lets other threads run in between.
 const TRIES: u32 = 1000;
 
@@ -37,7 +37,7 @@ static DESCRIPTIONS: Mutex<Known> = Mutex::new(BTreeMap::new());
 pub(crate) fn keep(kind: Kind, name: &KeyName, unit: Option<Unit>, text: &SharedString) {
     let Some(mut known) = lock() else { return };
     let key = (kind, name.to_retained());
-    if known.len() < MOST || known.contains_key(&key) {
+    if known.len() < MAX || known.contains_key(&key) {
         let text = Some(text.clone());
         known.insert(key, Description { unit, text });
     }

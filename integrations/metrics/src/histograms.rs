@@ -4,7 +4,7 @@
 //! on its thread, and a value that is a time is an interval that ends now: the request, beside the
 //! samples that were taken during it. A distribution over the whole session, such as quantiles,
 //! says nothing about that, and the program's own recorder has it. A hot histogram would evict all
-//! other entries, so the markers of each histogram are limited to [`MOST_IN_WINDOW`] in a short
+//! other entries, so the markers of each histogram are limited to [`MAX_IN_WINDOW`] in a short
 //! time. The two counters have all values: their changes are the rate and the mean in any range.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::tracks::{CATEGORY, Category, Subject, Target, Track, Tracks, leak};
 use crate::units::{Quantity, Scale, THOUSANDTHS};
 
 /// Most markers of one histogram in a window of time.
-const MOST_IN_WINDOW: u64 = 256;
+const MAX_IN_WINDOW: u64 = 256;
 /// The length of a window is `2^28` ticks: 0.27 s if a tick is a nanosecond, and about 0.1 s if it
 /// is a cycle of the processor.
 const WINDOW_BITS: u32 = 28;
@@ -91,7 +91,7 @@ impl HistogramTarget {
             } else {
                 0
             };
-            (markers < MOST_IN_WINDOW).then(|| window | (markers + 1))
+            (markers < MAX_IN_WINDOW).then(|| window | (markers + 1))
         };
         let counted = self
             .window

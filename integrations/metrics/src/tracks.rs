@@ -29,7 +29,7 @@ pub(crate) const CATEGORY: &str = "Metrics";
 const KEY_PLACES: usize = 8192;
 const NAME_PLACES: usize = 2048;
 /// Most sets of labels of one name that have targets of their own.
-const MOST_OF_NAME: usize = 100;
+const MAX_OF_NAME: usize = 100;
 /// Most bytes of the name of a target.
 const MAX_NAME: usize = 256;
 
@@ -191,7 +191,7 @@ impl<T: Copy> Tracks<T> {
     }
 
     fn may_have_own(&self, name: &NameTracks<T>) -> bool {
-        let next = |own: usize| (own < MOST_OF_NAME).then_some(own + 1);
+        let next = |own: usize| (own < MAX_OF_NAME).then_some(own + 1);
         let counted = name
             .own
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);

@@ -38,11 +38,11 @@ pub(crate) fn place_of(location: &Location<'_>) -> String {
 
 /// The beginning of a text of any length, with "…" if it is cut.
 pub(crate) fn bounded(text: &str) -> std::borrow::Cow<'_, str> {
-    const MOST: usize = 4096;
-    if text.len() <= MOST {
+    const MAX: usize = 4096;
+    if text.len() <= MAX {
         return text.into();
     }
-    let end = text.floor_char_boundary(MOST - '…'.len_utf8());
+    let end = text.floor_char_boundary(MAX - '…'.len_utf8());
     let beginning = text.get(..end).unwrap_or_default();
     format!("{beginning}…").into()
 }

@@ -2,7 +2,7 @@
 //!
 //! Called by `context`. The thread works for the groups of the job and for no others, until the job
 //! ends: a worker that waits executes other jobs, and their time must not count for the one that
-//! waits. Up to [`MOST_NESTED`] jobs deep, each job is a nested loop of the core's stopwatch, which
+//! waits. Up to [`MAX_NESTED`] jobs deep, each job is a nested loop of the core's stopwatch, which
 //! pauses all groups around it, also those that the program itself has entered. Below that the
 //! stopwatch has no room: then the job around it leaves its groups, and enters them again
 //! afterwards.
@@ -22,7 +22,7 @@ use crate::job_marks::JobInterval;
 use crate::job_stack::{JobLevel, on_top, with_top};
 
 /// Maximum depth of nested loops in the stopwatch of the core.
-const MOST_NESTED: u32 = 7;
+const MAX_NESTED: u32 = 7;
 
 /// The frame between a job that waits and a job of another context on top of it.
 static OTHER_JOB: Label = Label::new("job inside another job", file!(), line!());
@@ -99,7 +99,7 @@ enum PausedGroups<'a> {
 impl<'a> PausedGroups<'a> {
     #[inline]
     fn begin(outer: Option<&'a JobLevel<'a>>, depth: u32) -> Self {
-        if depth <= MOST_NESTED {
+        if depth <= MAX_NESTED {
             return Self::Loop {
                 _nested: nested_loop(),
             };

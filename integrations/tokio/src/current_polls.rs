@@ -2,7 +2,7 @@
 //!
 //! Used by the hooks of runtimes: tokio calls one before a poll and one after it, and this keeps
 //! what the second needs. A poll may be inside of another: `block_in_place` may run another
-//! runtime. Invariants: a thread's polls are its own; at most [`MOST`] are kept, and deeper ones
+//! runtime. Invariants: a thread's polls are its own; at most [`MAX`] are kept, and deeper ones
 //! are not timed; code of the host never runs while they are borrowed.
 
 use std::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ use crate::task_table::TaskPlace;
 use crate::timed_poll::TimedPoll;
 
 /// Most polls that are kept.
-const MOST: usize = 4;
+const MAX: usize = 4;
 
 /// A poll that the thread is inside of.
 #[derive(Debug)]
@@ -26,14 +26,14 @@ pub(crate) struct CurrentPoll {
 }
 
 thread_local! {
-    static POLLS: RefCell<[Option<CurrentPoll>; MOST]> =
-        const { RefCell::new([const { None }; MOST]) };
+    static POLLS: RefCell<[Option<CurrentPoll>; MAX]> =
+        const { RefCell::new([const { None }; MAX]) };
     /// The polls that are kept. Read first, because it needs no destructor.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Runs `body` with the polls, unless the thread ends.
-fn with_polls<T>(body: impl FnOnce(&mut [Option<CurrentPoll>; MOST]) -> Option<T>) -> Option<T> {
+fn with_polls<T>(body: impl FnOnce(&mut [Option<CurrentPoll>; MAX]) -> Option<T>) -> Option<T> {
     let borrowed = POLLS.try_with(|polls| body(&mut *polls.try_borrow_mut().ok()?));
     borrowed.ok().flatten()
 }
@@ -42,7 +42,7 @@ fn with_polls<T>(body: impl FnOnce(&mut [Option<CurrentPoll>; MOST]) -> Option<T
 #[inline]
 pub(crate) fn push(begin: impl FnOnce() -> CurrentPoll) {
     let depth = DEPTH.get();
-    if depth >= MOST {
+    if depth >= MAX {
         return;
     }
     // Begun outside of the borrow.
@@ -73,7 +73,7 @@ pub(crate) fn pop(number: u64) -> Option<CurrentPoll> {
     None
 }
 
-fn has(polls: &[Option<CurrentPoll>; MOST], number: u64) -> bool {
+fn has(polls: &[Option<CurrentPoll>; MAX], number: u64) -> bool {
     let mut all = polls.iter().flatten();
     all.any(|poll| poll.mark.task == number)
 }

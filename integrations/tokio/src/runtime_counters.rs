@@ -3,16 +3,16 @@
 //! Used by the readers of runtimes. Counters live as long as the process, so those of a runtime
 //! that is no longer watched are used again for a later one of the same name and size. Invariants:
 //! the counters of two runtimes that are watched at the same time have different names; at most
-//! [`MOST`] sets of counters are made.
+//! [`MAX`] sets of counters are made.
 
 use std::sync::{Mutex, MutexGuard};
 
 use profiler_core::counter::Counter;
 
 /// Most sets of counters, of all names and sizes.
-const MOST: usize = 64;
+const MAX: usize = 64;
 /// Most workers of a runtime that have a counter of their own.
-const MOST_WORKERS: usize = 64;
+const MAX_WORKERS: usize = 64;
 /// The category of all counters.
 const CATEGORY: &str = "tokio";
 
@@ -79,7 +79,7 @@ impl RuntimeCounters {
     /// Counters that no other runtime uses; `None` if there are too many, or if they are locked.
     /// They must be given back.
     pub(crate) fn take(name: &str, workers: usize) -> Option<&'static Self> {
-        let workers = workers.min(MOST_WORKERS);
+        let workers = workers.min(MAX_WORKERS);
         let mut sets = sets()?;
         let name = unused_name(&sets, name);
         let fits = |set: &Self| set.name == name && set.workers.len() == workers;
@@ -88,7 +88,7 @@ impl RuntimeCounters {
             *is_used = true;
             return Some(set);
         }
-        if sets.len() >= MOST {
+        if sets.len() >= MAX {
             return None;
         }
         let made: &'static Self = Box::leak(Box::new(Self::new(name, workers)));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_runtime_with_many_workers_has_counters_for_the_first_ones() {
-        let counters = RuntimeCounters::take("large", 4 * MOST_WORKERS).unwrap();
-        assert_eq!(counters.workers.len(), MOST_WORKERS);
+        let counters = RuntimeCounters::take("large", 4 * MAX_WORKERS).unwrap();
+        assert_eq!(counters.workers.len(), MAX_WORKERS);
     }
 }

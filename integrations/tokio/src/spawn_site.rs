@@ -2,7 +2,7 @@
 //! found again.
 //!
 //! Used by the hooks, which get the place from tokio, and by the wrapped futures, which have a name
-//! besides. Places are claimed once and never freed. There are at most [`MOST`] places; the tasks
+//! besides. Places are claimed once and never freed. There are at most [`MAX`] places; the tasks
 //! of further ones have one name. A thread waits only while another one stores a pointer.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,9 +18,9 @@ use profiler_core::marker::Category;
 use crate::task_schema::{poll_schema, task_schema};
 
 /// Most places. Their groups, labels and definitions stay for the life of the process.
-const MOST: usize = 1024;
+const MAX: usize = 1024;
 /// Twice as many as there are places.
-const TABLE_SIZE: usize = 2 * MOST;
+const TABLE_SIZE: usize = 2 * MAX;
 /// The name of the tasks of all further places.
 const FURTHER: &str = "tasks of further places";
 
@@ -113,7 +113,7 @@ fn find_or_make(key: SiteKey, first: usize) -> &'static SpawnSite {
 /// Makes a site; `None` if there are too many.
 #[cold]
 fn make(key: SiteKey) -> Option<&'static SpawnSite> {
-    let next = |made: usize| (made < MOST).then_some(made + 1);
+    let next = |made: usize| (made < MAX).then_some(made + 1);
     MADE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
         .ok()?;
     let at = key.location;
@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn places_beyond_the_bound_share_one_site() {
-        let names: Vec<&'static str> = (0..2 * MOST)
+        let names: Vec<&'static str> = (0..2 * MAX)
             .map(|number| &*Box::leak(format!("name {number}").into_boxed_str()))
             .collect();
         let sites: Vec<_> = names.iter().map(|name| here(Some(name))).collect();
         let further = sites.iter().filter(|site| site.name == FURTHER).count();
-        assert!(further >= MOST, "{further}");
+        assert!(further >= MAX, "{further}");
         assert!(std::ptr::eq(here(Some("one more")), sites[sites.len() - 1]));
     }
 

@@ -17,7 +17,7 @@ use crate::task_schema::long_poll_schema;
 use crate::tick_rate::nanoseconds_between;
 
 /// Longest name in a marker, in bytes.
-const MOST_OF_NAME: usize = 256;
+const MAX_OF_NAME: usize = 256;
 
 static LONG_POLLS: LazyLock<RuntimeSite> =
     LazyLock::new(|| RuntimeSite::new("long poll", tokio_category(), long_poll_schema()));
@@ -168,7 +168,7 @@ pub(crate) fn long_poll(site: &SpawnSite, mark: PollMark, from: Timestamp, to: T
     LONG_POLLS.add(MarkerOptions::interval(from, to), |out| {
         out.u64(mark.span)?;
         optional_number(out, mark.task)?;
-        out.text(site.name, MOST_OF_NAME)
+        out.text(site.name, MAX_OF_NAME)
     });
 }
 
@@ -189,7 +189,7 @@ fn optional_number(out: &mut FieldWriter<'_>, number: u64) -> Result<(), Payload
 fn optional_text(out: &mut FieldWriter<'_>, text: Option<&str>) -> Result<(), PayloadError> {
     match text {
         None => out.none(),
-        Some(text) => out.text(text, MOST_OF_NAME),
+        Some(text) => out.text(text, MAX_OF_NAME),
     }
 }
 

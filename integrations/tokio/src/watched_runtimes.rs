@@ -19,11 +19,11 @@ use crate::session_number::session_number;
 use crate::task_rules::is_recording;
 
 /// Most runtimes that are watched at the same time.
-const MOST: usize = 32;
+const MAX: usize = 32;
 /// The time between two readings.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-static PLACES: [Mutex<Option<RuntimeReader>>; MOST] = [const { Mutex::new(None) }; MOST];
+static PLACES: [Mutex<Option<RuntimeReader>>; MAX] = [const { Mutex::new(None) }; MAX];
 /// The places in use.
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
 /// The process whose thread exists; 0 for none. A forked child has the number of its parent.

@@ -23,9 +23,9 @@ use crate::growing::Growing;
 const BUCKETS: usize = 2048;
 const PLACES: usize = 8;
 const COUNT_BITS: u32 = 16;
-const MOST_IN_WORD: u64 = (1 << COUNT_BITS) - 1;
+const MAX_IN_WORD: u64 = (1 << COUNT_BITS) - 1;
 /// Most further tables, of 128 KiB each: together there are places for half a million spans.
-const MOST_FURTHER: usize = 31;
+const MAX_FURTHER: usize = 31;
 /// The number of marks.
 const MARKS: usize = 1 << 16;
 const MARK_WORDS: usize = MARKS / 64;
@@ -33,7 +33,7 @@ const MARK_WORDS: usize = MARKS / 64;
 /// Handles of cloned spans.
 #[derive(Debug)]
 pub(crate) struct CloneCounts {
-    tables: Growing<[Bucket; BUCKETS], MOST_FURTHER>,
+    tables: Growing<[Bucket; BUCKETS], MAX_FURTHER>,
     /// Places in use, and clones that were not counted.
     used: AtomicU64,
     /// Spans with a clone that was not counted.
@@ -61,9 +61,8 @@ impl CloneCounts {
 
     /// Adds a handle of the span with this number. False if there is no place for it.
     pub(crate) fn add(&self, number: u64) -> bool {
-        let more = |word: u64| {
-            (is_of(word, number) && word & MOST_IN_WORD < MOST_IN_WORD).then(|| word + 1)
-        };
+        let more =
+            |word: u64| (is_of(word, number) && word & MAX_IN_WORD < MAX_IN_WORD).then(|| word + 1);
         if self.update(number, more).is_some() {
             return true;
         }
@@ -87,16 +86,10 @@ impl CloneCounts {
     #[inline(never)]
     fn remove_counted(&self, number: u64) -> bool {
         let fewer = |word: u64| {
-            is_of(word, number).then(|| {
-                if word & MOST_IN_WORD == 1 {
-                    0
-                } else {
-                    word - 1
-                }
-            })
+            is_of(word, number).then(|| if word & MAX_IN_WORD == 1 { 0 } else { word - 1 })
         };
         let before = self.update(number, fewer);
-        if before.is_some_and(|word| word & MOST_IN_WORD == 1) {
+        if before.is_some_and(|word| word & MAX_IN_WORD == 1) {
             self.used.fetch_sub(1, Ordering::Relaxed);
         }
         before.is_none() && !self.is_marked(number)

@@ -25,12 +25,12 @@ use tracing_core::callsite::rebuild_interest_cache;
 use tracing_core::dispatcher::{Dispatch, WeakDispatch, get_default, with_default};
 
 /// Most dispatchers that are known at a time. Further ones are asked as long as one of these lives.
-const MOST: usize = 32;
+const MAX: usize = 32;
 
 /// A dispatcher of a subscriber that contains the profiler's.
 type Place = Mutex<Option<WeakDispatch>>;
 
-static DISPATCHES: [Place; MOST] = [const { Mutex::new(None) }; MOST];
+static DISPATCHES: [Place; MAX] = [const { Mutex::new(None) }; MAX];
 
 /// What a subscriber or a layer of the profiler's answers to a downcast to this type.
 #[derive(Debug)]

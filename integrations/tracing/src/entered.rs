@@ -1,7 +1,7 @@
 //! The spans that the calling thread has entered, innermost last.
 //!
 //! Used by `recording`. Each entry has what leaving its span needs: the label to close, and the
-//! time at which it was entered. Invariants: a thread's entries are its own; at most [`MOST`] are
+//! time at which it was entered. Invariants: a thread's entries are its own; at most [`MAX`] are
 //! kept, the outermost, and deeper ones are only counted. If a kept one is left while a deeper one
 //! is not, the last place has no number: it stands for a span that is not kept. The thread-local
 //! has no destructor, so it works at any point of a thread's life.
@@ -11,7 +11,7 @@ use std::cell::Cell;
 use profiler_core::time::Timestamp;
 
 /// Most spans that are kept. They take 1 KiB of each thread that enters a span.
-const MOST: usize = 32;
+const MAX: usize = 32;
 
 /// An entered span.
 #[derive(Clone, Copy, Debug)]
@@ -75,14 +75,14 @@ impl Place {
 
 struct EnteredStack {
     depth: Cell<usize>,
-    entries: [Place; MOST],
+    entries: [Place; MAX],
 }
 
 thread_local! {
     static STACK: EnteredStack = const {
         EnteredStack {
             depth: Cell::new(0),
-            entries: [const { Place::free() }; MOST],
+            entries: [const { Place::free() }; MAX],
         }
     };
 }
@@ -90,7 +90,7 @@ thread_local! {
 /// Whether the next span that the thread enters is kept.
 #[inline(always)]
 pub(crate) fn has_place() -> bool {
-    STACK.with(|stack| stack.depth.get() < MOST)
+    STACK.with(|stack| stack.depth.get() < MAX)
 }
 
 /// Adds a span that the thread has entered. Its values are kept if there is a place for it.
@@ -134,11 +134,11 @@ impl EnteredStack {
     /// place of the innermost one.
     #[cold]
     fn remove_inner(&self, id: u64, innermost: usize) -> Option<Entered> {
-        let kept = self.entries.get(..innermost.saturating_add(1).min(MOST))?;
+        let kept = self.entries.get(..innermost.saturating_add(1).min(MAX))?;
         let find = |id| kept.iter().rposition(|place| place.id.get() == id);
         let removed = match find(id).or_else(|| find(Entered::NONE.id)) {
             Some(at) => self.remove_kept(at, innermost),
-            None if innermost >= MOST => Entered::NONE,
+            None if innermost >= MAX => Entered::NONE,
             // It was entered on another thread, or before this thread had a subscriber.
             None => return None,
         };
@@ -154,7 +154,7 @@ impl EnteredStack {
                 place.set(next.get());
             }
         }
-        if innermost >= MOST
+        if innermost >= MAX
             && let Some(last) = self.entries.last()
         {
             last.set(Entered::NONE);
@@ -173,7 +173,7 @@ pub(crate) fn innermost() -> Option<Entered> {
 #[inline]
 pub(crate) fn innermost_recorded() -> Option<u64> {
     STACK.with(|stack| {
-        let kept = stack.entries.get(..stack.depth.get().min(MOST))?;
+        let kept = stack.entries.get(..stack.depth.get().min(MAX))?;
         let mut words = kept.iter().rev().map(|place| place.span.get());
         words.find(|word| *word != 0)
     })

@@ -9,19 +9,19 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A table, and at most `MOST` further ones.
+/// A table, and at most `MAX` further ones.
 #[derive(Debug)]
-pub(crate) struct Growing<T: 'static, const MOST: usize> {
+pub(crate) struct Growing<T: 'static, const MAX: usize> {
     first: T,
     /// Null, or from `Box::into_raw`.
-    later: [AtomicPtr<T>; MOST],
+    later: [AtomicPtr<T>; MAX],
 }
 
-impl<T: Sync + 'static, const MOST: usize> Growing<T, MOST> {
+impl<T: Sync + 'static, const MAX: usize> Growing<T, MAX> {
     pub(crate) const fn new(first: T) -> Self {
         Self {
             first,
-            later: [const { AtomicPtr::new(ptr::null_mut()) }; MOST],
+            later: [const { AtomicPtr::new(ptr::null_mut()) }; MAX],
         }
     }
 

@@ -15,7 +15,7 @@ use tracing_core::Metadata;
 /// Keys that viewers or the profile writer use for something else.
 const RESERVED_KEYS: [&str; 3] = ["type", "stack", "cause"];
 /// Most fields that the label of a marker shows.
-const MOST_IN_LABEL: usize = 4;
+const MAX_IN_LABEL: usize = 4;
 
 /// The marker type of a call site.
 pub(crate) fn schema_of(metadata: &Metadata<'static>) -> MarkerSchema {
@@ -107,7 +107,7 @@ fn label_of(metadata: &Metadata<'static>, keys: &[String]) -> String {
     if metadata.is_span() || !names().any(|name| name == "message") {
         label.push_str("{marker.name}");
     }
-    for (name, key) in names().zip(keys).take(MOST_IN_LABEL) {
+    for (name, key) in names().zip(keys).take(MAX_IN_LABEL) {
         if name == "message" {
             label.push_str(&format!(" {{marker.data.{key}}}"));
         } else {

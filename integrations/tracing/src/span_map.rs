@@ -26,12 +26,12 @@ const BUCKET_BITS: u32 = 12;
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const PLACES: usize = 8;
 /// Most further tables, of 512 KiB each: together there are places for two million spans.
-const MOST_FURTHER: usize = 63;
+const MAX_FURTHER: usize = 63;
 
 /// Recorded spans by the numbers of an inner subscriber.
 #[derive(Debug)]
 pub(crate) struct SpanMap {
-    tables: Growing<[Bucket; BUCKETS], MOST_FURTHER>,
+    tables: Growing<[Bucket; BUCKETS], MAX_FURTHER>,
     /// Places in use.
     used: AtomicU64,
 }
@@ -189,7 +189,7 @@ mod tests {
     fn a_span_without_a_place_is_refused() {
         let map = boxed();
         let span = RecordedSpan::new(1, 1);
-        let places = 2 * PLACES * (MOST_FURTHER + 1);
+        let places = 2 * PLACES * (MAX_FURTHER + 1);
         assert!((0..places).all(|_| map.insert(1, span)));
         assert!(!map.insert(1, span));
     }

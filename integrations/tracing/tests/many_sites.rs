@@ -14,7 +14,7 @@ use tracing::{Level, Metadata, Span};
 use crate::support::start_with;
 
 /// Call sites with room, as the documentation of the crate says.
-const MOST: u64 = 8191;
+const MAX: u64 = 8191;
 const MORE: u64 = 10;
 
 /// A call site that is made at run time.
@@ -52,7 +52,7 @@ fn span_of_new_site() -> Span {
 fn spans_of_call_sites_without_room_are_counted_and_the_others_are_recorded() {
     own_process!();
     let _session = start_with(subscriber());
-    for span in 0..MOST + MORE {
+    for span in 0..MAX + MORE {
         if span % 512 == 0 {
             wait_for_room();
         }
@@ -65,8 +65,8 @@ fn spans_of_call_sites_without_room_are_counted_and_the_others_are_recorded() {
     };
     // Some call sites of other crates have room, too.
     let recorded = count(Phase::Start);
-    assert!((MOST - 100..=MOST).contains(&recorded), "{recorded}");
+    assert!((MAX - 100..=MAX).contains(&recorded), "{recorded}");
     assert_eq!(count(Phase::End), recorded);
-    let lost = MOST + MORE - recorded;
+    let lost = MAX + MORE - recorded;
     assert_eq!(dropped(), 2 * lost, "the start and the end of each");
 }

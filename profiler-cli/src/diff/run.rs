@@ -169,12 +169,12 @@ struct Collected {
     merge_numbered: bool,
     heads: Vec<Head>,
     /// By name.
-    processes: BTreeMap<String, Process>,
+    processes: BTreeMap<String, ProcessesOfName>,
 }
 
 /// The data collected from the threads of processes with the same name.
 #[derive(Debug)]
-struct Process {
+struct ProcessesOfName {
     ids: BTreeSet<(PartId, String)>,
     functions: Functions,
     markers: MarkersByName,
@@ -189,12 +189,15 @@ impl ThreadSink for Collected {
     fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
         self.heads.push(Head::of(thread));
         let name = self.shown(thread.process);
-        let process = self.processes.entry(name).or_insert_with(|| Process {
-            ids: BTreeSet::new(),
-            functions: Functions::new(self.collection),
-            markers: MarkersByName::default(),
-            spans: BTreeMap::new(),
-        });
+        let process = self
+            .processes
+            .entry(name)
+            .or_insert_with(|| ProcessesOfName {
+                ids: BTreeSet::new(),
+                functions: Functions::new(self.collection),
+                markers: MarkersByName::default(),
+                spans: BTreeMap::new(),
+            });
         let id = (thread.part, thread.raw.pid.clone());
         process.ids.insert(id.clone());
         process.functions.add(thread);
@@ -252,7 +255,7 @@ impl Collected {
     }
 }
 
-impl Process {
+impl ProcessesOfName {
     fn into_run(mut self, units: Units) -> ProcessRun {
         let tree = self.tree(units);
         for spans in std::mem::take(&mut self.spans).into_values() {

@@ -14,7 +14,7 @@ use crate::console::{say, tell};
 use crate::plain::plain;
 
 /// The most stacks that are asked for.
-const MOST_STACKS: usize = 200_000;
+const MAX_STACKS: usize = 200_000;
 /// The smallest share of a function that is shown, in thousandths.
 const SMALLEST: u64 = 5;
 /// The deepest line.
@@ -57,10 +57,10 @@ impl By {
 pub(crate) fn run(options: &FlameArgs) -> Result<()> {
     let VersionArgs { rows, .. } = &options.version;
     let filter = options.version.filter()?;
-    let flame = FleetFlame::ask(&rows.store()?, &filter, MOST_STACKS)?;
+    let flame = FleetFlame::ask(&rows.store()?, &filter, MAX_STACKS)?;
     if flame.is_cut {
         tell(&format!(
-            "profiler: the answer has only the {MOST_STACKS} largest stacks"
+            "profiler: the answer has only the {MAX_STACKS} largest stacks"
         ));
     }
     if let Some(output) = &options.output {

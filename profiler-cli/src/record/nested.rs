@@ -2,7 +2,7 @@
 //!
 //! A process has one recorder, so what such a session records cannot be in this profile. Each
 //! session is reported once, when it becomes known, with what can be done. Those beyond the first
-//! [`MOST`] are only counted, at the end. Invariant: the number of messages is bounded.
+//! [`MAX`] are only counted, at the end. Invariant: the number of messages is bounded.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use profiler_parent::ProcessReport;
 use crate::plain::plain;
 
 /// The most sessions that are reported one by one. A tree of tests may have very many.
-const MOST: usize = 4;
+const MAX: usize = 4;
 
 /// The sessions that were reported, by the numbers of their processes.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct Seen<'a> {
 impl NestedSessions {
     /// Whether no further session is reported by [`Self::news`].
     pub(super) fn is_full(&self) -> bool {
-        self.known.len() >= MOST
+        self.known.len() >= MAX
     }
 
     /// The message about the sessions that were not reported.
@@ -64,7 +64,7 @@ impl NestedSessions {
     fn news_about(&mut self, all: &[Seen<'_>]) -> Vec<String> {
         let mut messages = Vec::new();
         for session in all.iter().filter_map(|process| process.recorded_by) {
-            if self.known.len() < MOST && self.known.insert(session) {
+            if self.known.len() < MAX && self.known.insert(session) {
                 messages.push(message(session, all));
             }
         }
@@ -136,7 +136,7 @@ mod tests {
     fn the_number_of_messages_is_bounded() {
         let mut nested = NestedSessions::default();
         let all: Vec<Seen<'_>> = (1..1000).map(|pid| seen("p", pid, Some(pid))).collect();
-        assert_eq!(nested.news_about(&all).len(), MOST);
+        assert_eq!(nested.news_about(&all).len(), MAX);
         assert_eq!(nested.news_about(&all), [] as [String; 0]);
         assert!(nested.is_full());
         let rest = nested.rest_of(1..1000).unwrap();

@@ -11,7 +11,7 @@ pub(crate) const VARIABLE: &str = "PROFILER_LIVE_URL";
 /// The argument for standard input.
 const FROM_INPUT: &str = "-";
 /// The largest length of an address, in bytes.
-const MOST: u64 = 4096;
+const MAX: u64 = 4096;
 
 /// The address that the user gave.
 pub(super) fn of(argument: Option<&str>) -> Result<String> {
@@ -28,7 +28,7 @@ pub(super) fn of(argument: Option<&str>) -> Result<String> {
 fn first_line(input: impl BufRead) -> Result<String> {
     let mut line = String::new();
     input
-        .take(MOST)
+        .take(MAX)
         .read_line(&mut line)
         .context("cannot read the address from standard input")?;
     Ok(line.trim_end().to_owned())

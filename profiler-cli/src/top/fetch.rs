@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest length of an answer, in bytes.
-const MOST: u64 = 64 << 20;
+const MAX: u64 = 64 << 20;
 
 /// The address of a live page.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl LivePage {
         );
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
-        stream.take(MOST).read_to_string(&mut answer)?;
+        stream.take(MAX).read_to_string(&mut answer)?;
         Ok(answer)
     }
 }

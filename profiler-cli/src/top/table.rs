@@ -49,11 +49,11 @@ struct Group {
 
 #[derive(Debug, Deserialize)]
 struct Processes {
-    rows: Vec<Process>,
+    rows: Vec<TopProcess>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Process {
+struct TopProcess {
     name: String,
     pid: u32,
     state: String,

@@ -22,9 +22,9 @@ static MALLOC: Counter = Counter::new(
 
 const SHARDS: usize = 16;
 /// Bytes that a word may hold before they are added to the counter.
-const MOST_BYTES: u64 = 16 * 1024;
+const MAX_BYTES: u64 = 16 * 1024;
 /// Calls that a word may hold before they are added to the counter; twice as many fit.
-const MOST_CALLS: u64 = 1 << 15;
+const MAX_CALLS: u64 = 1 << 15;
 const CALLS_MASK: u64 = 0xffff;
 const BYTES_SHIFT: u32 = 16;
 
@@ -52,7 +52,7 @@ pub(super) fn add(bytes: i64) {
         .fetch_add(change, Ordering::Relaxed)
         .wrapping_add(change);
     let (bytes, calls) = split(now);
-    if bytes.unsigned_abs() >= MOST_BYTES || calls >= MOST_CALLS {
+    if bytes.unsigned_abs() >= MAX_BYTES || calls >= MAX_CALLS {
         flush(word);
     }
 }

@@ -1,7 +1,7 @@
 //! One category per crate: the first segment of a target such as `hyper::proto`.
 //!
 //! Called by the packages under `integrations/` when they define what they record. Categories are
-//! made once and live as long as the process; there are at most [`MOST`], and the targets after
+//! made once and live as long as the process; there are at most [`MAX`], and the targets after
 //! them are in the category "Other". A thread waits only while another one makes a category. A
 //! child that is forked in this moment waits forever when it needs a category that was not made.
 
@@ -11,9 +11,9 @@ use super::{Category, OTHER};
 use crate::schema::CategoryColor;
 
 /// Most categories.
-const MOST: usize = 256;
+const MAX: usize = 256;
 
-static KNOWN: [OnceLock<Category>; MOST] = [const { OnceLock::new() }; MOST];
+static KNOWN: [OnceLock<Category>; MAX] = [const { OnceLock::new() }; MAX];
 
 /// The category of a target such as `hyper::proto`.
 pub fn category_of_target(target: &str) -> &'static Category {

@@ -134,7 +134,7 @@ pub(crate) fn write_sample(
 }
 
 /// Maximum number of threads whose stacks' memory is reused from chunk to chunk.
-const MOST_KEPT: usize = 1024;
+const MAX_KEPT: usize = 1024;
 
 /// Restores the whole stacks of one chunk's samples, in order.
 #[derive(Debug, Default)]
@@ -146,7 +146,7 @@ impl Stacks {
     /// Begins a new chunk: discards the stacks of the previous one.
     pub fn begin_chunk(&mut self) {
         // The memory for a few threads is reused. If the pool claims more threads, it is freed.
-        if self.last.len() > MOST_KEPT {
+        if self.last.len() > MAX_KEPT {
             self.last.clear();
         }
         self.last.values_mut().for_each(Vec::clear);

@@ -41,7 +41,7 @@ pub struct Definitions {
 }
 
 /// Maximum number of notices of a process; a healthy process has a few.
-const MOST_NOTICES: usize = 32;
+const MAX_NOTICES: usize = 32;
 /// Maximum length of a notice's text that is shown.
 const LONGEST_NOTICE: usize = 500;
 
@@ -148,7 +148,7 @@ impl Definitions {
             Definition::Group { .. } => {} // looked up one by one, see `reader::groups`
             Definition::Notice { mut text } => {
                 text.retain(|letter| !letter.is_control());
-                if self.notices.len() < MOST_NOTICES {
+                if self.notices.len() < MAX_NOTICES {
                     text.truncate(text.floor_char_boundary(LONGEST_NOTICE));
                     self.notices.push(text);
                 }

@@ -100,12 +100,12 @@ pub(crate) struct Front {
 
 impl Front {
     /// Room for the first word, the longest fixed part and the lengths.
-    const MOST_WORDS: usize = 5;
+    const MAX_WORDS: usize = 5;
 
     /// The words that an entry with this name and an empty payload has at most.
     #[inline(always)]
     pub(super) const fn words_with(name: &str) -> usize {
-        Self::MOST_WORDS + name.len().div_ceil(8)
+        Self::MAX_WORDS + name.len().div_ceil(8)
     }
 
     /// The same words in another place of the stack.

@@ -1,7 +1,7 @@
 //! Maps an interpreter's function numbers to the definitions that frames refer to.
 //!
 //! A function is described when it is first seen, and defined unless the pool has it from an
-//! earlier run. Memory is bounded by [`MOST`]. Further functions, and functions for whose names the
+//! earlier run. Memory is bounded by [`MAX`]. Further functions, and functions for whose names the
 //! pool has no room, are all shown as one. That one has no name if the pool has no room for it
 //! either.
 
@@ -14,7 +14,7 @@ use crate::sample_types::{Frame, FunctionId, FunctionName, MAX_FRAMES};
 use crate::{sampler, session};
 
 /// The most functions that are distinguished.
-const MOST: usize = 1 << 16;
+const MAX: usize = 1 << 16;
 /// The name shown for all further functions.
 const OTHERS: FunctionName<'static> = FunctionName {
     name: "(other functions)",
@@ -70,7 +70,7 @@ impl Names {
         if let Some(known) = self.seen.get(&id) {
             return *known;
         }
-        if self.seen.len() >= MOST {
+        if self.seen.len() >= MAX {
             return self.others;
         }
         let frame = self.frame(describe()).unwrap_or(self.others);

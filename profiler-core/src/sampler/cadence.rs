@@ -25,7 +25,7 @@ pub(super) const IDLE: (Duration, Duration) = (Duration::from_millis(400), Durat
 const IDLE_SHARE: u32 = 2000;
 /// With [`Cadence::Sampling`], passes are at least [`BUSY`] apart after more than this number of
 /// successive passes in which no thread ran.
-const MOST_IDLE: u32 = 16;
+const MAX_IDLE: u32 = 16;
 
 /// What a pass found, and the bounds of the time until the next pass.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Cadence {
             Self::Collecting { pause } => *pause,
             Self::Sampling { schedule, idle } => {
                 let next = schedule.after_tick(now());
-                if *idle > MOST_IDLE {
+                if *idle > MAX_IDLE {
                     next.max(BUSY)
                 } else {
                     next

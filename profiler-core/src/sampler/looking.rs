@@ -11,7 +11,7 @@
 //! look. If all threads were seen to wait, the pass looks at no thread ([`QuietPeriod`]).
 //!
 //! A thread without a trigger has samples without stacks while it runs. So does a thread whose
-//! trigger takes no samples: see [`MOST_UNTAKEN`].
+//! trigger takes no samples: see [`MAX_UNTAKEN`].
 
 use std::time::{Duration, Instant};
 
@@ -30,9 +30,9 @@ use crate::time::Timestamp;
 
 /// If a thread uses this number of intervals of processor time and its trigger takes no sample, the
 /// thread gets a sample without a stack, and its signal mask is checked.
-const MOST_UNTAKEN: u64 = 10;
+const MAX_UNTAKEN: u64 = 10;
 /// The same for perf events, which take no sample while the system works for the thread.
-const MOST_UNTAKEN_BY_EVENTS: u64 = 100;
+const MAX_UNTAKEN_BY_EVENTS: u64 = 100;
 /// The maximum number of idle threads that a pass looks at, see [`Looking::in_turn`].
 const IDLE_PER_PASS: usize = 32;
 /// The time between two checks whether entries of waits are due.
@@ -44,7 +44,7 @@ pub(super) struct Looking {
     pub(super) interval: Duration,
     /// The interval in units of timestamps.
     pub(super) tick: u64,
-    /// [`MOST_UNTAKEN`] or [`MOST_UNTAKEN_BY_EVENTS`], by the source.
+    /// [`MAX_UNTAKEN`] or [`MAX_UNTAKEN_BY_EVENTS`], by the source.
     most_untaken: u64,
     /// Whether threads that run are asked for samples.
     asks: bool,
@@ -65,8 +65,8 @@ impl Looking {
             _ => (false, !walks),
         };
         let most_untaken = match source {
-            SampleSource::Sigtrap => MOST_UNTAKEN_BY_EVENTS,
-            _ => MOST_UNTAKEN,
+            SampleSource::Sigtrap => MAX_UNTAKEN_BY_EVENTS,
+            _ => MAX_UNTAKEN,
         };
         Self {
             interval,
@@ -224,7 +224,7 @@ impl Looking {
     }
 
     /// Records the processor time of a thread in a sample without a stack, if the thread has no
-    /// trigger or its trigger takes no samples ([`MOST_UNTAKEN`]). If the thread blocks the signal,
+    /// trigger or its trigger takes no samples ([`MAX_UNTAKEN`]). If the thread blocks the signal,
     /// takes the trigger from it.
     fn record_untaken(
         &self,

@@ -54,7 +54,7 @@ struct DefinedFiles {
 
 /// The maximum number of bytes for the definitions of all files: an eighth of the room for
 /// definitions. So there is still room for names of markers if every load has another path.
-const MOST_DEFINED_BYTES: usize = 2 << 20;
+const MAX_DEFINED_BYTES: usize = 2 << 20;
 /// The maximum number of bytes that a definition takes besides its path and build id.
 const DEFINITION_BYTES: usize = 64;
 
@@ -212,7 +212,7 @@ impl DefinedFiles {
             return Some(*number);
         }
         let bytes = self.bytes + DEFINITION_BYTES + identity.path.len() + identity.build_id.len();
-        if bytes > MOST_DEFINED_BYTES {
+        if bytes > MAX_DEFINED_BYTES {
             notices.record(Notice::ManyFiles, || {
                 "later code has no names: too many files were loaded".to_owned()
             });

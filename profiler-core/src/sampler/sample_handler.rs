@@ -33,8 +33,8 @@ use crate::time::Timestamp;
 use profiler_sys::Renewable;
 
 /// The number of slots that exist. A slot takes memory only after its first use.
-const MOST_SLOTS: usize = 256;
-/// The number of slots per processor, up to [`MOST_SLOTS`]: enough for the samples of 128 ms at an
+const MAX_SLOTS: usize = 256;
+/// The number of slots per processor, up to [`MAX_SLOTS`]: enough for the samples of 128 ms at an
 /// interval of 1 ms.
 const SLOTS_PER_CPU: usize = 128;
 
@@ -60,7 +60,7 @@ unsafe impl Sync for Slot {}
 
 /// All zeros, so a slot takes memory only after its first use. Never freed, because a signal may
 /// come late.
-static SLOTS: [Slot; MOST_SLOTS] = [const {
+static SLOTS: [Slot; MAX_SLOTS] = [const {
     Slot {
         head: UnsafeCell::new(Head {
             word: 0,
@@ -69,7 +69,7 @@ static SLOTS: [Slot; MOST_SLOTS] = [const {
         }),
         copy: StackCopy::new(),
     }
-}; MOST_SLOTS];
+}; MAX_SLOTS];
 /// Made before the first trigger.
 static STATES: Renewable<OnceLock<SlotStates>> = Renewable::new(OnceLock::new());
 /// Changes when the sampler's thread should wake.
@@ -99,7 +99,7 @@ impl SlotReader {
     /// Prepares the slots, and drops samples of an earlier session.
     pub(super) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let slots = (cpus * SLOTS_PER_CPU).min(MOST_SLOTS);
+        let slots = (cpus * SLOTS_PER_CPU).min(MAX_SLOTS);
         let states = STATES.get_or_init(|| SlotStates::new(slots));
         states.full().for_each(|slot| states.release(slot));
         states.take_lost();

@@ -42,7 +42,7 @@ const PRESSED: Duration = Duration::from_millis(20);
 /// How many refreshes that find only new generated code count as useful. A runtime maps its first
 /// memory for code while it starts; a runtime that maps such memory all the time does not cause
 /// more than the usual refreshes.
-const MOST_USEFUL_FOR_GENERATED: u8 = 16;
+const MAX_USEFUL_FOR_GENERATED: u8 = 16;
 /// The shortest time between refreshes that only find a new thread's stack.
 const NEW_THREAD: Duration = Duration::from_millis(5);
 
@@ -98,7 +98,7 @@ impl SampleRecorder {
             finder: LabelFinder::default(),
             looked: None,
             refresh_after: PRESSED,
-            useful_for_generated: MOST_USEFUL_FOR_GENERATED,
+            useful_for_generated: MAX_USEFUL_FOR_GENERATED,
             measures_cpu,
             has_strays: false,
         }

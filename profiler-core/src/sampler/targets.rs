@@ -5,7 +5,7 @@
 //! over its row. The profiler's own threads are never sampled.
 //!
 //! Invariants: each target's row is held (`manager::rows`), so the samples of an ended thread stay
-//! attributed to it while it is among the last [`MOST_GONE`] ended threads. Each thread number has
+//! attributed to it while it is among the last [`MAX_GONE`] ended threads. Each thread number has
 //! at most one target.
 
 use std::collections::{HashMap, VecDeque};
@@ -35,7 +35,7 @@ const LISTING_SHARE: u32 = 200;
 /// How long a thread's name may still change: a thread may get its name some time after its start.
 const NAMING: Duration = Duration::from_millis(100);
 /// The number of ended threads that keep their rows for their samples.
-const MOST_GONE: usize = 1024;
+const MAX_GONE: usize = 1024;
 /// The prefix of the names of the profiler's own threads.
 const OWN_THREADS: &str = "profiler-";
 
@@ -443,7 +443,7 @@ impl Targets {
         self.end(manager, &target);
     }
 
-    /// Ends the sampling of a thread. If it has samples, its row is kept until [`MOST_GONE`]
+    /// Ends the sampling of a thread. If it has samples, its row is kept until [`MAX_GONE`]
     /// further such threads have ended.
     fn end(&mut self, manager: &ChunkManager, target: &Target) {
         self.removals += 1;
@@ -464,7 +464,7 @@ impl Targets {
         }
         let let_go = if target.has_sample {
             self.gone.push_back(target.row);
-            if self.gone.len() > MOST_GONE {
+            if self.gone.len() > MAX_GONE {
                 self.gone.pop_front()
             } else {
                 None

@@ -28,14 +28,14 @@ static TIMERS: AtomicU64 = AtomicU64::new(0);
 /// The number of the process that has these timers: a forked child has none.
 static PROCESS: AtomicU64 = AtomicU64::new(0);
 /// The most timers that this process makes, see [`timer::most_timers`].
-static MOST_TIMERS: AtomicU64 = AtomicU64::new(u64::MAX);
+static MAX_TIMERS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Makes a stopped timer, see [`timer::create`].
 ///
 /// # Errors
-/// Those of [`timer::create`]; also `EAGAIN` if the process has [`MOST_TIMERS`] timers.
+/// Those of [`timer::create`]; also `EAGAIN` if the process has [`MAX_TIMERS`] timers.
 pub(super) fn create(thread: ThreadId, word: u64) -> io::Result<TimerId> {
-    let is_one_of = TIMERS.fetch_add(1, Ordering::Relaxed) < MOST_TIMERS.load(Ordering::Relaxed);
+    let is_one_of = TIMERS.fetch_add(1, Ordering::Relaxed) < MAX_TIMERS.load(Ordering::Relaxed);
     let timer = if is_one_of {
         timer::create(thread, word)
     } else {
@@ -94,7 +94,7 @@ pub(super) fn begin_session() -> bool {
     };
     FILTER_AT_START.store(mode as u64, Ordering::SeqCst);
     FILTERS_AT_START.store(filters, Ordering::SeqCst);
-    MOST_TIMERS.store(timer::most_timers(), Ordering::Relaxed);
+    MAX_TIMERS.store(timer::most_timers(), Ordering::Relaxed);
     may_manage()
 }
 

@@ -33,14 +33,14 @@ use profiler_sys::DescriptorTable;
 use profiler_sys::Renewable;
 
 /// Most functions.
-const MOST: usize = 8;
+const MAX: usize = 8;
 /// How often a start looks whether the functions have run.
 const LOOKS: u32 = 500;
 const THREAD_NAME: &str = "profiler-switch";
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-static SWITCH_HOOKS: [OnceLock<fn()>; MOST] = [const { OnceLock::new() }; MOST];
+static SWITCH_HOOKS: [OnceLock<fn()>; MAX] = [const { OnceLock::new() }; MAX];
 static SWITCHES: Renewable<Switches> = Renewable::new(Switches::new());
 
 /// The starts and stops of this process, by their number.
@@ -245,7 +245,7 @@ mod tests {
     }
 
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
-    static MOST_RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static MAX_RUNNING: AtomicUsize = AtomicUsize::new(0);
     static SLOW_CALLS: AtomicUsize = AtomicUsize::new(0);
     /// Whether a session ran when the latest call ended, plus 1.
     static LAST_SEEN: AtomicUsize = AtomicUsize::new(0);
@@ -253,7 +253,7 @@ mod tests {
     /// Looks at the session first, and is slow in every other call.
     fn slow() {
         let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
-        MOST_RUNNING.fetch_max(running, Ordering::SeqCst);
+        MAX_RUNNING.fetch_max(running, Ordering::SeqCst);
         let seen = usize::from(is_active()) + 1;
         if SLOW_CALLS.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
             std::thread::sleep(Duration::from_millis(20));
@@ -281,7 +281,7 @@ mod tests {
             assert_eq!(LAST_SEEN.load(Ordering::SeqCst), 2, "the session runs");
             stop();
         }
-        assert_eq!(MOST_RUNNING.load(Ordering::SeqCst), 1);
+        assert_eq!(MAX_RUNNING.load(Ordering::SeqCst), 1);
         wait_until_quiet();
     }
 

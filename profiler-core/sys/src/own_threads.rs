@@ -8,10 +8,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The maximum number of threads in the list.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// The numbers of the threads; 0 in a free place.
-static ALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static ALL: [AtomicU64; MAX] = [const { AtomicU64::new(0) }; MAX];
 
 /// The place of a thread in the list. The place becomes free when this is dropped.
 #[derive(Debug)]

@@ -18,10 +18,10 @@ use super::recorded::Recorded;
 /// Number of rounds; each round reads the groups and the new entries.
 const ROUNDS: usize = 4;
 /// Maximum number of changes of one input.
-const MOST_CHANGES: usize = 200;
+const MAX_CHANGES: usize = 200;
 /// Maximum bytes of a group's name, and maximum labels of a group.
-const MOST_NAME: usize = 256;
-const MOST_LABELS: usize = 16;
+const MAX_NAME: usize = 256;
+const MAX_LABELS: usize = 16;
 /// Number of words of a region that changes can reach.
 const REACH: u64 = 4096;
 /// Maximum length of a chunk. The changes do not reach the regions, so a page has 4 KiB.
@@ -62,7 +62,7 @@ impl Changing {
         };
         let changes = input
             .chunks_exact(12)
-            .take(MOST_CHANGES)
+            .take(MAX_CHANGES)
             .map(change)
             .collect();
         let bytes = RefCell::new(pool.bytes.clone());
@@ -214,8 +214,8 @@ fn check_groups(found: &PoolGroups) {
     for group in &found.groups {
         let definition = &group.definition;
         let totals = &group.totals;
-        assert!(definition.name.len() <= MOST_NAME);
-        assert!(definition.labels.len() <= MOST_LABELS);
+        assert!(definition.name.len() <= MAX_NAME);
+        assert!(definition.labels.len() <= MAX_LABELS);
         let nothing = GroupTotals::nothing();
         assert_eq!(totals.since(&nothing).ticks, totals.ticks);
         let none = totals.since(totals);

@@ -19,7 +19,7 @@ const THREADS_BY_SIGNALS: usize = 1000;
 const THREADS: usize = 10_000;
 const STACK: usize = 64 << 10;
 /// The memory by which a process may grow per thread that is sampled, besides the session's limit.
-const MOST_PER_THREAD: u64 = 4096;
+const MAX_PER_THREAD: u64 = 4096;
 const LIMIT: u64 = 128 << 20;
 
 static GATE: RwLock<()> = RwLock::new(());
@@ -101,7 +101,7 @@ fn busy_threads_in_a_crowd_are_sampled(source: SampleSource, threads: usize) {
         shows_innermost(first);
         let grown = resident_bytes().saturating_sub(before);
         println!("{source:?}: {} KiB for {} rows", grown / 1024, rows());
-        let most = LIMIT + MOST_PER_THREAD * threads as u64;
+        let most = LIMIT + MAX_PER_THREAD * threads as u64;
         assert!(grown < most, "{grown} bytes for the samples");
         drop(session);
         drop(crowd);

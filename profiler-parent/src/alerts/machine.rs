@@ -18,20 +18,20 @@ use super::rules::AlertRules;
 use crate::session_time::SessionNs;
 
 /// The largest number of groups in one collection.
-const MOST_PENDING: usize = 4096;
+const MAX_PENDING: usize = 4096;
 /// The largest number of groups of one process in a collection, so that a process that invents
 /// groups does not crowd out the others.
-const MOST_OF_PROCESS: usize = 512;
+const MAX_OF_PROCESS: usize = 512;
 /// The largest number of groups whose last alert is remembered.
-const MOST_REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 /// How long a group that polls do not show stays known. Longer than the time between two reads of a
 /// process that is expensive to read.
 const ABSENT_NS: i64 = 10_000_000_000;
 /// The largest number of known groups of one process that polls do not show: as many groups as an
 /// honest process can have.
-const MOST_ABSENT: usize = 4096;
+const MAX_ABSENT: usize = 4096;
 /// The largest number of remembered processes.
-const MOST_PROCESSES: usize = 8192;
+const MAX_PROCESSES: usize = 8192;
 
 /// A run of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ pub(super) struct Run {
 }
 
 /// Maximum number of runs in an alert, the longest first to be kept.
-const MOST_RUNS: usize = 16;
+const MAX_RUNS: usize = 16;
 
 /// The result of a poll for one group. `K` identifies groups, `P` processes.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ impl<K> Draft<K> {
     fn note_run(&mut self, run: SlowRun) {
         let place = self.slow_runs.partition_point(|known| known.to <= run.to);
         self.slow_runs.insert(place, run);
-        if self.slow_runs.len() > MOST_RUNS {
+        if self.slow_runs.len() > MAX_RUNS {
             let shortest = (0..self.slow_runs.len())
                 .min_by_key(|place| self.slow_runs.get(*place).map(SlowRun::duration_ns));
             if let Some(shortest) = shortest {
@@ -295,9 +295,9 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             }
             let count = absent.entry(known.process.clone()).or_default();
             *count += 1;
-            *count <= MOST_ABSENT
+            *count <= MAX_ABSENT
         });
-        if self.processes.len() > MOST_PROCESSES {
+        if self.processes.len() > MAX_PROCESSES {
             self.processes.retain(|_, presence| presence.last == now);
         }
     }
@@ -309,7 +309,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         }
         let all = self.pending.len();
         let of_process = self.pending_of.entry(peaks.process.clone()).or_default();
-        let has_room = all < MOST_PENDING && *of_process < MOST_OF_PROCESS;
+        let has_room = all < MAX_PENDING && *of_process < MAX_OF_PROCESS;
         *of_process += usize::from(has_room);
         has_room
     }
@@ -392,10 +392,10 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         alerts
     }
 
-    /// Limits the remembered groups to [`MOST_REMEMBERED`]. Forgets the oldest first, because
+    /// Limits the remembered groups to [`MAX_REMEMBERED`]. Forgets the oldest first, because
     /// groups whose names change all the time never return.
     fn forget_the_oldest(&mut self) {
-        let surplus = self.last.len().saturating_sub(MOST_REMEMBERED);
+        let surplus = self.last.len().saturating_sub(MAX_REMEMBERED);
         if surplus > 0 {
             let mut times: Vec<SessionNs> = self.last.values().copied().collect();
             let (older, newest, _) = times.select_nth_unstable(surplus - 1);

@@ -32,7 +32,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(3);
 /// How long a poll may take before it reads no further pool.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The thread ends after this many panics.
-const MOST_PANICS: u32 = 10;
+const MAX_PANICS: u32 = 10;
 
 /// The signals that end both threads: one of them is disconnected, by the application or at the
 /// session's end.
@@ -93,7 +93,7 @@ impl Poller {
         let mut interval = SHORTEST_INTERVAL;
         // The latest snapshot, kept so that the live page can use it.
         let mut latest = None;
-        while panics < MOST_PANICS {
+        while panics < MAX_PANICS {
             let begun = self.now();
             let before = latest.take();
             let ended_well = self.counts.guard(|| {

@@ -14,7 +14,7 @@ use profiler_symbols as symbols;
 use profiler_symbols::{ModuleKey, Place, SymbolStore};
 
 /// The largest number of remarks on files in one profile.
-const MOST_REMARKS: usize = 100;
+const MAX_REMARKS: usize = 100;
 
 /// The session's symbols, for one capture.
 #[derive(Debug, Default)]
@@ -84,10 +84,7 @@ impl Symbols for SessionSymbols {
         let refused = asked
             .flat_map(|report| &report.problems)
             .filter(|problem| problem.is_refusal());
-        refused
-            .take(MOST_REMARKS)
-            .map(ToString::to_string)
-            .collect()
+        refused.take(MAX_REMARKS).map(ToString::to_string).collect()
     }
 }
 

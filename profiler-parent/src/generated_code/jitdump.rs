@@ -12,7 +12,7 @@
 //! Used by [`super`]. Numbers are in the byte order of the machine. Records of other kinds, among
 //! them lines and unwinding information, are skipped. Times are not used: the last record for an
 //! address holds, as in a perf map. Invariants: any bytes are accepted; the code in the records is
-//! not read; memory does not grow with the file; at most [`MOST_RECORDS`] records are read.
+//! not read; memory does not grow with the file; at most [`MAX_RECORDS`] records are read.
 
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 
@@ -28,7 +28,7 @@ const HEADER_BYTES: u32 = 40;
 const LARGEST_HEADER: u32 = 1 << 12;
 const RECORD_HEAD_BYTES: u32 = 16;
 /// Limit on the records of a file.
-const MOST_RECORDS: u64 = 1 << 20;
+const MAX_RECORDS: u64 = 1 << 20;
 
 /// The kinds of records that are used.
 const LOAD: u32 = 0;
@@ -88,7 +88,7 @@ pub(super) fn read(
         left: bytes,
     };
     records.check_header(own_pid)?;
-    for _ in 0..MOST_RECORDS {
+    for _ in 0..MAX_RECORDS {
         if records.left == 0 || !records.read_record(ranges)? {
             return Ok(records.tally);
         }

@@ -2,7 +2,7 @@
 //!
 //! Used by [`super`]: a directory of another process may be on a file system that does not answer
 //! (NFS, FUSE), and a system call that waits for it cannot be ended. The result of work that is late
-//! is dropped. Invariant: at most [`MOST_RUNNING`] threads exist, those that never end included.
+//! is dropped. Invariant: at most [`MAX_RUNNING`] threads exist, those that never end included.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crossbeam_channel::RecvTimeoutError;
 use profiler_sys::spawn_quiet;
 
 /// Limit on the threads of this module.
-const MOST_RUNNING: usize = 16;
+const MAX_RUNNING: usize = 16;
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
@@ -38,7 +38,7 @@ struct Running;
 
 impl Running {
     fn begin() -> Option<Self> {
-        let add = |running: usize| Some(running + 1).filter(|running| *running <= MOST_RUNNING);
+        let add = |running: usize| Some(running + 1).filter(|running| *running <= MAX_RUNNING);
         let added = RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         added.ok().map(|_| Self)
     }
@@ -89,7 +89,7 @@ mod tests {
     fn work_that_does_not_end_is_left_behind_and_is_limited() {
         own_process!(); // counts the threads of the process
         let (release, wait) = crossbeam_channel::bounded::<()>(0);
-        for _ in 0..MOST_RUNNING {
+        for _ in 0..MAX_RUNNING {
             let wait = wait.clone();
             let late = within(Duration::from_millis(1), move || wait.recv().is_ok());
             assert!(matches!(late, Err(NoResult::Late)), "{late:?}");

@@ -7,7 +7,7 @@
 //!
 //! Used by [`super`]. A runtime appends lines while it runs. Invariants: any bytes are accepted; a
 //! line that is not understood is skipped and counted; a last line without its end is skipped, because
-//! the runtime may not have finished it; memory does not grow with the file; at most [`MOST_LINES`]
+//! the runtime may not have finished it; memory does not grow with the file; at most [`MAX_LINES`]
 //! lines are read.
 
 use std::io::{self, BufRead, Read};
@@ -18,7 +18,7 @@ use super::ranges::{AddressRange, NamedRanges};
 /// Limit on the bytes of a line. A longer line is not understood.
 const LONGEST_LINE: u64 = 1 << 14;
 /// Limit on the lines of a file.
-const MOST_LINES: u64 = 1 << 22;
+const MAX_LINES: u64 = 1 << 22;
 
 /// A line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 pub(super) fn read(mut from: impl BufRead, ranges: &mut NamedRanges) -> io::Result<Tally> {
     let mut tally = Tally::default();
     let mut line = Vec::new();
-    for _ in 0..MOST_LINES {
+    for _ in 0..MAX_LINES {
         line.clear();
         let mut limited = from.by_ref().take(LONGEST_LINE);
         limited.read_until(b'\n', &mut line)?;
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_file_are_limited_whatever_they_contain() {
-        let most = usize::try_from(MOST_LINES).unwrap();
+        let most = usize::try_from(MAX_LINES).unwrap();
         for (line, entries, malformed) in [("1 1 a\n", most, 0), ("\n", 0, 0), ("x\n", 0, most)] {
             let text = line.repeat(most + 1);
             let mut ranges = NamedRanges::new(&[1]);

@@ -3,14 +3,14 @@
 //! Filled by the parsers of perf maps and jitdumps in the order of the file; read by [`super`]. A
 //! runtime uses memory again, so a later range replaces every earlier range that it overlaps. Only
 //! ranges that contain a wanted address are kept. Invariants: the kept ranges do not overlap; there
-//! are at most as many as wanted addresses, and their names have at most [`MOST_TEXT`] bytes.
+//! are at most as many as wanted addresses, and their names have at most [`MAX_TEXT`] bytes.
 
 use std::collections::BTreeMap;
 
 /// Limit on the bytes of a name in a file. The rest of a longer name is left out.
 pub(super) const LONGEST_NAME: usize = 1024;
 /// Limit on the bytes of all names of a process. Ranges beyond it are left out.
-const MOST_TEXT: usize = 8 << 20;
+const MAX_TEXT: usize = 8 << 20;
 
 /// The addresses from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl NamedRanges {
     }
 
     fn keep(&mut self, range: AddressRange, name: Box<str>) {
-        if self.text + name.len() > MOST_TEXT {
+        if self.text + name.len() > MAX_TEXT {
             self.left_out += 1;
             return;
         }
@@ -181,7 +181,7 @@ mod tests {
         for address in &wanted {
             ranges.add(range(*address, 1), &[b'x'; 2 * LONGEST_NAME]);
         }
-        assert!(ranges.text <= MOST_TEXT);
+        assert!(ranges.text <= MAX_TEXT);
         assert_eq!(ranges.kept.len() as u64 + ranges.left_out(), 20_000);
         let name = ranges.name_at(0).unwrap();
         assert!(name.ends_with('…') && name.len() < LONGEST_NAME + 4);

@@ -26,7 +26,7 @@ use crate::session_time::{SessionNs, SessionTime};
 
 /// The largest number of groups of a process that are kept when its pool is closed: those with the
 /// most time.
-const MOST_FINAL: usize = 64;
+const MAX_FINAL: usize = 64;
 
 /// Reads the groups of all processes. One per session.
 #[derive(Debug)]
@@ -250,14 +250,14 @@ pub(crate) fn read_groups(pool: &Arc<OwnFile>) -> Option<PoolGroups> {
 /// The totals that are kept of such a process: those with the most time.
 pub(crate) fn largest_groups(mut found: PoolGroups) -> Arc<PoolGroups> {
     found.groups.retain(|group| !group.totals.is_idle());
-    if found.groups.len() > MOST_FINAL {
+    if found.groups.len() > MAX_FINAL {
         found
             .groups
             .sort_by_key(|group| std::cmp::Reverse((group.totals.wall_ns, group.totals.ticks)));
         found.left_out = found
             .left_out
-            .saturating_add((found.groups.len() - MOST_FINAL) as u64);
-        found.groups.truncate(MOST_FINAL);
+            .saturating_add((found.groups.len() - MAX_FINAL) as u64);
+        found.groups.truncate(MAX_FINAL);
         found.groups.sort_by_key(|group| group.index);
     }
     found.groups.shrink_to_fit();

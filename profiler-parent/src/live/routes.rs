@@ -45,7 +45,7 @@ const HEADERS: [(&str, &str); 5] = [
     ),
 ];
 /// The largest number of characters of the page's description of a profile.
-const MOST_WORDS: usize = 200;
+const MAX_WORDS: usize = 200;
 
 /// The path of the flame graph.
 const FLAME: &str = "flame.json";
@@ -249,7 +249,7 @@ impl Routes {
             .get("what")
             .unwrap_or_default()
             .chars()
-            .take(MOST_WORDS)
+            .take(MAX_WORDS)
             .collect();
         match self.profiles.begin(wanted, what) {
             Ok(number) => {

@@ -23,9 +23,9 @@ const MAX_VALUES: usize = 256;
 /// Limit on the bytes of a name, and of each key of a payload.
 const MAX_NAME_BYTES: usize = 1024;
 /// Limit on the cached call sites per process; entries may name any number of them.
-const MOST_SITES: usize = 1 << 14;
+const MAX_SITES: usize = 1 << 14;
 /// Limit on the bytes of the cached call sites.
-const MOST_SITE_BYTES: usize = 4 << 20;
+const MAX_SITE_BYTES: usize = 4 << 20;
 /// The key of a field that assigns its marker to a group.
 const GROUP: &str = "group";
 
@@ -77,7 +77,7 @@ impl Names {
         }
         let info = Arc::new(SiteInfo::new(id, definitions));
         let bytes = self.bytes.saturating_add(info.weight());
-        let has_room = self.sites.len() < MOST_SITES && bytes <= MOST_SITE_BYTES;
+        let has_room = self.sites.len() < MAX_SITES && bytes <= MAX_SITE_BYTES;
         if has_room && definitions.site(id).is_some() {
             self.sites.insert(id, Arc::clone(&info));
             self.bytes = bytes;

@@ -23,7 +23,7 @@ use super::subscriber::{Subscriber, Tallies};
 use crate::session_time::SessionNs;
 
 /// Limit on the remembered thread names per process.
-const MOST_THREADS: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 /// Passes between two checks for exited threads that have open spans.
 const EXIT_CHECK_PASSES: u64 = 5;
 
@@ -204,7 +204,7 @@ fn note_thread(
     if known.is_some() && !is_same {
         spans.forget_thread(thread.tid);
     }
-    if known.is_some() || threads.len() < MOST_THREADS {
+    if known.is_some() || threads.len() < MAX_THREADS {
         let ThreadInfo {
             index, registered, ..
         } = *thread;

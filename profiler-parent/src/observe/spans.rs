@@ -5,7 +5,7 @@
 //! also if they end on another thread. Spans without one (separate start and end markers) are
 //! paired by name and text on their own thread only, the innermost first. Invariants: a start is
 //! returned at most once; an end is never paired by name with a start of another thread; at most
-//! [`MOST_OPEN`] spans of at most [`MOST_BYTES`] are kept, so a process that never ends its spans
+//! [`MAX_OPEN`] spans of at most [`MAX_BYTES`] are kept, so a process that never ends its spans
 //! costs a bounded amount. The oldest spans are evicted first, because the latest ones are the
 //! likeliest to end. An evicted span is counted at eviction, and not again at its end
 //! ([`evicted`]).
@@ -25,15 +25,15 @@ use crate::session_time::SessionNs;
 use evicted::EvictedSpans;
 
 /// Limit on the open spans of one process.
-const MOST_OPEN: usize = 1024;
+const MAX_OPEN: usize = 1024;
 /// Limit on the bytes of the open spans of one process, including details.
-const MOST_BYTES: usize = 2 << 20;
+const MAX_BYTES: usize = 2 << 20;
 /// Limit on the groups that a marker inherits from the open spans of its thread.
-const MOST_GROUPS: usize = 64;
+const MAX_GROUPS: usize = 64;
 /// Limit on the ends that wait for their start.
-const MOST_EARLY: usize = 1024;
+const MAX_EARLY: usize = 1024;
 /// Limit on the details of one span.
-const MOST_DETAILS: usize = 64;
+const MAX_DETAILS: usize = 64;
 
 /// An open span.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ impl Spans {
 
     /// Evicts the oldest spans until there is room for `weight` more bytes and one more span.
     fn make_room(&mut self, weight: usize) {
-        while self.open.len() >= MOST_OPEN || self.bytes.saturating_add(weight) > MOST_BYTES {
+        while self.open.len() >= MAX_OPEN || self.bytes.saturating_add(weight) > MAX_BYTES {
             let Some(oldest) = self.open.keys().next().copied() else {
                 return;
             };
@@ -170,7 +170,7 @@ impl Spans {
         if self.evicted.end_numbered(id) {
             return None;
         }
-        if self.early.len() < MOST_EARLY {
+        if self.early.len() < MAX_EARLY {
             self.early.insert(id, (at, pass));
         } else {
             self.orphans += 1;
@@ -210,7 +210,7 @@ impl Spans {
             return;
         };
         let bytes = self.bytes.saturating_add(detail.weight());
-        if span.marker.details.len() < MOST_DETAILS && bytes <= MOST_BYTES {
+        if span.marker.details.len() < MAX_DETAILS && bytes <= MAX_BYTES {
             span.marker.details.push(detail);
             self.bytes = bytes;
         } else {
@@ -223,7 +223,7 @@ impl Spans {
         let groups = self
             .by_thread
             .get(&thread)
-            .map(|spans| spans.groups.keys().take(MOST_GROUPS).cloned().collect());
+            .map(|spans| spans.groups.keys().take(MAX_GROUPS).cloned().collect());
         groups.unwrap_or_default()
     }
 

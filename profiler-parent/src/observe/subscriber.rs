@@ -18,7 +18,7 @@ use super::spans::OpenSpan;
 use crate::session_time::SessionNs;
 
 /// Limit on the running spans in a batch.
-const MOST_RUNNING: usize = 256;
+const MAX_RUNNING: usize = 256;
 
 /// Options of an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl Subscriber {
         let mut running = Vec::new();
         let mut bytes = 0_usize;
         // The latest spans: spans that never end must not hide the others.
-        for (number, span) in wanted.iter().take(MOST_RUNNING) {
+        for (number, span) in wanted.iter().take(MAX_RUNNING) {
             bytes = bytes.saturating_add(span.weight());
             if bytes > self.large() && !running.is_empty() {
                 break;

@@ -24,7 +24,7 @@ use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::gather::verdict::Why;
 
 /// The most names under which runs are added up.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 /// The name under which all further runs are added up.
 const OTHERS: &str = "other programs";
 
@@ -86,7 +86,7 @@ pub(super) struct BriefSums(BTreeMap<String, BriefRuns>);
 
 impl BriefSums {
     pub(super) fn add(&mut self, name: &str, life: BriefLife) {
-        let has_room = self.0.contains_key(name) || self.0.len() < MOST_NAMES;
+        let has_room = self.0.contains_key(name) || self.0.len() < MAX_NAMES;
         let name = if has_room { name } else { OTHERS };
         let sum = self.0.entry(name.to_owned()).or_default();
         sum.runs = sum.runs.saturating_add(1);
@@ -225,7 +225,7 @@ fn is_announcement(process: &TrackedProcess, pid: ProcessId, began_ns: u64) -> b
 mod tests {
     use profiler_core::ids::ProcessStart;
 
-    use super::super::expired::MOST_LISTED;
+    use super::super::expired::MAX_LISTED;
     use super::*;
 
     const LIVED: Duration = Duration::from_micros(1_500);
@@ -314,12 +314,12 @@ mod tests {
     #[test]
     fn many_brief_programs_are_added_up_by_their_names() {
         let table = ProcessTable::default();
-        for number in 0..MOST_LISTED as u128 + 10 {
+        for number in 0..MAX_LISTED as u128 + 10 {
             let key = announced(&table, number, 1);
             table.note_brief(key, Some(LIVED));
             table.end_brief(key, ProcessState::Exited(None));
         }
-        assert_eq!(table.lock().len(), MOST_LISTED);
+        assert_eq!(table.lock().len(), MAX_LISTED);
         assert_eq!(table.expired().processes, 0);
         let sums = table.expired_briefs();
         assert_eq!(sums.len(), 1);
@@ -332,12 +332,12 @@ mod tests {
     #[test]
     fn the_number_of_names_is_bounded() {
         let mut sums = BriefSums::default();
-        for number in 0..2 * MOST_NAMES {
+        for number in 0..2 * MAX_NAMES {
             sums.add(&number.to_string(), BriefLife::default());
         }
         let all = sums.all();
-        assert_eq!(all.len(), MOST_NAMES + 1);
+        assert_eq!(all.len(), MAX_NAMES + 1);
         let others = all.iter().find(|(name, _)| name == OTHERS).unwrap();
-        assert_eq!(others.1.runs, MOST_NAMES as u64);
+        assert_eq!(others.1.runs, MAX_NAMES as u64);
     }
 }

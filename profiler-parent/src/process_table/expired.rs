@@ -1,7 +1,7 @@
 //! Dead processes whose data is gone: the latest are listed, the earlier ones only counted.
 //!
 //! A session that runs for days may start a million children. Used by the
-//! [`ProcessTable`](super::ProcessTable), which lists the latest [`MOST_LISTED`] of these processes
+//! [`ProcessTable`](super::ProcessTable), which lists the latest [`MAX_LISTED`] of these processes
 //! by name and adds up the earlier ones. Programs that ended before they were recorded are listed
 //! apart, so that the thousands of a build do not take the places of others. Invariant: every entry
 //! of every process is counted in a listed process or in the sum.
@@ -14,7 +14,7 @@ use profiler_core::session::EntryCounts;
 use super::brief::{BriefLife, BriefRuns, BriefSums};
 
 /// Limit on the listed processes without data, and on the listed brief programs.
-pub(super) const MOST_LISTED: usize = 1000;
+pub(super) const MAX_LISTED: usize = 1000;
 
 /// The dead processes whose data is gone.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl ExpiredProcesses {
     pub(super) fn add(&mut self, key: PoolId, is_brief: bool) -> Option<PoolId> {
         let listed = self.listed(is_brief);
         listed.push_back(key);
-        if listed.len() > MOST_LISTED {
+        if listed.len() > MAX_LISTED {
             listed.pop_front()
         } else {
             None

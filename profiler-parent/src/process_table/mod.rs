@@ -228,7 +228,7 @@ mod tests {
     use profiler_core::ids::ProcessId;
     use profiler_core::session::EntryCounts;
 
-    use super::expired::MOST_LISTED;
+    use super::expired::MAX_LISTED;
     use super::*;
 
     fn dead(recorded: u64) -> TrackedProcess {
@@ -244,7 +244,7 @@ mod tests {
     fn dead_processes_without_data_are_limited_and_their_entries_stay_counted() {
         let processes = ProcessTable::default();
         let handle = Arc::new(());
-        for number in 0..MOST_LISTED as u128 + 10 {
+        for number in 0..MAX_LISTED as u128 + 10 {
             let mut process = dead(1);
             if number == 3 {
                 process.handle = Arc::downgrade(&handle);
@@ -255,7 +255,7 @@ mod tests {
         let expired = processes.expired();
         assert_eq!(
             processes.lock().len() as u64 + expired.processes,
-            MOST_LISTED as u64 + 10
+            MAX_LISTED as u64 + 10
         );
         assert_eq!((expired.processes, expired.counts.recorded()), (9, 9));
         assert!(
@@ -266,7 +266,7 @@ mod tests {
         let last = processes.lock().values().map(|process| process.order).max();
         assert_eq!(
             last,
-            Some(MOST_LISTED as u64 + 9),
+            Some(MAX_LISTED as u64 + 9),
             "the order of the processes is kept"
         );
     }

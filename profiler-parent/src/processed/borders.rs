@@ -7,7 +7,7 @@
 //! is written in each profile up to its end. Invariant: the times, the processor times and the
 //! ticks of all profiles of a series are those of one profile. Exception: a wait that turns out to
 //! have ended before the end of the previous profile keeps the ticks that are written. Memory: the
-//! stacks of the waits are limited by [`MOST_WAIT_FRAMES`].
+//! stacks of the waits are limited by [`MAX_WAIT_FRAMES`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use super::stacks::StackKind;
 
 /// Limit on the frames of the waits of a profile that are remembered. Further waits go on in the
 /// next profile without a stack.
-pub(super) const MOST_WAIT_FRAMES: usize = 1 << 17;
+pub(super) const MAX_WAIT_FRAMES: usize = 1 << 17;
 /// Limit on the remembered threads of a process that are known from samples only.
-const MOST_SAMPLED_ONLY: usize = 1000;
+const MAX_SAMPLED_ONLY: usize = 1000;
 
 /// A thread of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +79,7 @@ impl Borders {
     /// `is_left_out` holds, and those of threads without rows as long as there is room.
     pub(super) fn keep(&mut self, earlier: &Self, is_left_out: impl Fn(BorderThread) -> bool) {
         let is_sampled = |thread: &BorderThread| matches!(thread, BorderThread::Sampled(_));
-        let mut room = MOST_SAMPLED_ONLY
+        let mut room = MAX_SAMPLED_ONLY
             .saturating_sub(self.0.keys().filter(|thread| is_sampled(thread)).count());
         for (thread, border) in &earlier.0 {
             let is_kept = if is_sampled(thread) {

@@ -13,14 +13,14 @@ use profiler_gecko::model::{
 };
 use profiler_json::JsonWriter;
 
-use super::process::Process;
+use super::process::WrittenProcess;
 use super::store::RowStore;
 use super::tick_detail::{CounterChanges, TickDetail};
 
 /// Writes all counters of a process into the open array. A profile that ends before the capture has
 /// the counters whose values are known in its range.
 pub(super) fn write<W: Write>(
-    process: &Process<'_>,
+    process: &WrittenProcess<'_>,
     main_thread: u64,
     detail: TickDetail,
     rows: &RowStore,
@@ -49,7 +49,11 @@ pub(super) fn write<W: Write>(
 }
 
 /// The value of a counter at the beginning of the profile, if it is known.
-fn first_value(process: &Process<'_>, cell: CounterIndex, start_ns: i64) -> Option<CounterPoint> {
+fn first_value(
+    process: &WrittenProcess<'_>,
+    cell: CounterIndex,
+    start_ns: i64,
+) -> Option<CounterPoint> {
     let before = process.sorted.counters_before.get(&cell);
     let zero = process.sorted.has_all_counters.then_some(&[0; 3]);
     before.or(zero).map(|[_, value, number]| CounterPoint {
@@ -83,7 +87,7 @@ impl DetailedPoints {
 
 /// A counter of a process that is written.
 struct CounterWriter<'w> {
-    process: &'w Process<'w>,
+    process: &'w WrittenProcess<'w>,
     main_thread: u64,
     counter: &'w CounterInfo,
     rows: &'w RowStore,
@@ -93,7 +97,7 @@ struct CounterWriter<'w> {
 impl CounterWriter<'_> {
     /// The time from which on its values are known.
     fn start_ns(&self) -> i64 {
-        let Process { model, sorted, .. } = self.process;
+        let WrittenProcess { model, sorted, .. } = self.process;
         let start_ns = model.recording_start_ns();
         let from_ns = model.limits().from_ns;
         let start_ns = from_ns.map_or(start_ns, |from| from.max(start_ns));

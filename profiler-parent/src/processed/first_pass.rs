@@ -31,7 +31,7 @@ use profiler_core::time::Timestamp;
 use profiler_gecko::CategoryRow;
 use profiler_gecko::model::{Place, ThreadOwners};
 
-use super::borders::{BorderThread, Borders, MOST_WAIT_FRAMES, WaitStack};
+use super::borders::{BorderThread, Borders, MAX_WAIT_FRAMES, WaitStack};
 use super::counter_rows::CounterRows;
 use super::earlier::{CountersAtEnd, EarlierEntries, LeftOutThreads, key_of};
 use super::frames::{Frames, KnownDefinitions, MemberNumber, Translation};
@@ -486,7 +486,7 @@ impl Pass<'_, '_> {
         let before = thread.wait_stack.take();
         *room = room.saturating_sub(before.map_or(0, |before| before.frames.len()));
         let after = room.saturating_add(stack.len());
-        if sample.waits && after <= MOST_WAIT_FRAMES {
+        if sample.waits && after <= MAX_WAIT_FRAMES {
             *room = after;
             let kind = StackKind::of_sample(sample);
             let frames = stack.into();

@@ -23,7 +23,7 @@ use profiler_symbols::source_path::viewer_form;
 pub(super) const MAX_FRAMES: usize = 1 << 17;
 /// Limit on the cached modules, and on the cached labels, of one process. Frames may name any
 /// number of them.
-const MOST_KNOWN: usize = 1 << 14;
+const MAX_KNOWN: usize = 1 << 14;
 
 /// A frame of the profile before it has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,7 +247,7 @@ impl Translation<'_> {
             .definitions
             .module(id)
             .and_then(|module| self.libs.intern(module));
-        if self.known.modules.len() < MOST_KNOWN {
+        if self.known.modules.len() < MAX_KNOWN {
             self.known.modules.insert(id, lib);
         }
         lib
@@ -265,7 +265,7 @@ impl Translation<'_> {
         let label = labels
             .intern(self.new_label(id), quota.limit())
             .map(LabelId);
-        if self.known.labels.len() < MOST_KNOWN {
+        if self.known.labels.len() < MAX_KNOWN {
             self.known.labels.insert(id, label);
         }
         label

@@ -2,8 +2,8 @@
 //!
 //! Made once for a profile, with all its processes. Invariants: an address that is in a file of its
 //! process is never named by the process's runtime, although the runtime may once have had code at
-//! that address; all processes together read at most [`MOST_BYTES`] bytes and take about
-//! [`MOST_TIME`], after which no further look-up begins; each process has a share of both.
+//! that address; all processes together read at most [`MAX_BYTES`] bytes and take about
+//! [`MAX_TIME`], after which no further look-up begins; each process has a share of both.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::quota::Quota;
 use crate::generated_code::{GeneratedCode, LookUpLimits, RuntimeName, now};
 
 /// Limit on the bytes read for all processes.
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 /// Limit on the time for all processes, except the time to start and to end look-ups.
-const MOST_TIME: Duration = Duration::from_secs(20);
+const MAX_TIME: Duration = Duration::from_secs(20);
 /// Limit on the time for one process.
-const MOST_TIME_OF_ONE: Duration = Duration::from_secs(4);
+const MAX_TIME_OF_ONE: Duration = Duration::from_secs(4);
 
 /// A process with code that may have been generated.
 #[derive(Debug)]
@@ -116,10 +116,10 @@ struct Shares {
 
 impl Shares {
     fn new(processes: usize) -> Self {
-        let bytes = usize::try_from(MOST_BYTES).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
         Self {
             bytes: Quota::new(0, bytes, processes),
-            milliseconds: Quota::new(0, in_milliseconds(MOST_TIME), processes),
+            milliseconds: Quota::new(0, in_milliseconds(MAX_TIME), processes),
             used_bytes: 0,
             used: Duration::ZERO,
         }
@@ -136,7 +136,7 @@ impl Shares {
         let time = Duration::from_millis(u64::try_from(time).unwrap_or(u64::MAX));
         (!time.is_zero()).then(|| LookUpLimits {
             bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
-            patience: time.min(MOST_TIME_OF_ONE),
+            patience: time.min(MAX_TIME_OF_ONE),
         })
     }
 
@@ -195,9 +195,9 @@ mod tests {
             let mut sum = Duration::ZERO;
             for number in 0..processes {
                 let limits = shares.begin().unwrap();
-                let least = MOST_BYTES / 32 / processes as u64;
+                let least = MAX_BYTES / 32 / processes as u64;
                 assert!(limits.bytes >= least, "{number} of {processes}: {limits:?}");
-                let least = MOST_TIME / 64 / u32::try_from(processes).unwrap();
+                let least = MAX_TIME / 64 / u32::try_from(processes).unwrap();
                 assert!(
                     limits.patience >= least,
                     "{number} of {processes}: {limits:?}"
@@ -205,8 +205,8 @@ mod tests {
                 shares.spend(limits.bytes, limits.patience);
                 sum += limits.patience;
             }
-            assert!(shares.used_bytes as u64 <= MOST_BYTES);
-            assert!(sum <= MOST_TIME);
+            assert!(shares.used_bytes as u64 <= MAX_BYTES);
+            assert!(sum <= MAX_TIME);
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
             }
         }
         assert!(shares.begin().is_none());
-        assert!(shares.used <= MOST_TIME + MOST_TIME_OF_ONE + LATE);
+        assert!(shares.used <= MAX_TIME + MAX_TIME_OF_ONE + LATE);
     }
 
     proptest! {

@@ -29,9 +29,9 @@ pub(super) struct Libs {
 }
 
 /// Limit on the files of a profile. A normal process has hundreds at most.
-const MOST: usize = 1 << 14;
+const MAX: usize = 1 << 14;
 /// Limit on the bytes of all paths and build ids.
-const MOST_BYTES: usize = 2 << 20;
+const MAX_BYTES: usize = 2 << 20;
 /// Limit on the length of a path, which is also the limit of the system.
 const LONGEST_PATH: usize = 4096;
 
@@ -39,8 +39,8 @@ impl Libs {
     /// Creates an empty table for this number of processes.
     pub(super) fn new(processes: usize) -> Self {
         let quotas = (
-            Quota::new(0, MOST, processes),
-            Quota::new(0, MOST_BYTES, processes),
+            Quota::new(0, MAX, processes),
+            Quota::new(0, MAX_BYTES, processes),
         );
         Self {
             known: HashMap::new(),
@@ -161,12 +161,12 @@ mod tests {
         for number in 0..20_000_u32 {
             libs.intern(&module("/bin/a", &number.to_ne_bytes(), 0));
         }
-        assert_eq!((libs.len(), libs.left_out()), (MOST, 20_000 - MOST as u64));
+        assert_eq!((libs.len(), libs.left_out()), (MAX, 20_000 - MAX as u64));
         let mut libs = Libs::new(1);
         for number in 0..1000 {
             libs.intern(&module(&format!("/{number:04000}"), &[], 0));
         }
         libs.intern(&module(&"x".repeat(LONGEST_PATH + 1), &[], 0));
-        assert!(libs.bytes <= MOST_BYTES && libs.left_out() == 1001 - libs.len() as u64);
+        assert!(libs.bytes <= MAX_BYTES && libs.left_out() == 1001 - libs.len() as u64);
     }
 }

@@ -66,4 +66,4 @@ pub(crate) use tick_detail::TickDetail;
 /// process, and for the stacks of threads that wait and the ends of earlier profiles of a series
 /// (up to 5 MB).
 #[cfg(test)]
-const MOST_MEMORY: usize = 64 << 20;
+const MAX_MEMORY: usize = 64 << 20;

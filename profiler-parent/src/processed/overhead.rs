@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use profiler_json::JsonWriter;
 
-use super::process::Process;
+use super::process::WrittenProcess;
 use super::rows::Rows;
 use super::store::RowStore;
 
@@ -54,7 +54,7 @@ fn micros(ns: u64) -> f64 {
 
 /// Writes the overhead of a process into the open array, if its sampler ran.
 pub(super) fn write<W: Write>(
-    process: &Process<'_>,
+    process: &WrittenProcess<'_>,
     main_thread: u64,
     rows: &RowStore,
     out: &mut JsonWriter<W>,
@@ -95,7 +95,7 @@ pub(super) fn write<W: Write>(
 }
 
 fn write_statistics<W: Write>(
-    process: &Process<'_>,
+    process: &WrittenProcess<'_>,
     ticks: &Rows<7>,
     rows: &RowStore,
     out: &mut JsonWriter<W>,

@@ -28,7 +28,7 @@ use super::window::Window;
 
 /// A process that is written.
 #[derive(Debug)]
-pub(super) struct Process<'a> {
+pub(super) struct WrittenProcess<'a> {
     pub(super) model: ProcessModel<'a>,
     pub(super) sorted: &'a SortedProcess,
     /// Its process id in the profile, which is unique there.
@@ -49,7 +49,7 @@ pub(super) struct Written {
     pub(super) shown: ShownRange,
 }
 
-impl Process<'_> {
+impl WrittenProcess<'_> {
     /// Whether the profile ends before the capture.
     pub(super) const fn is_cut(&self) -> bool {
         self.window.until.is_some()
@@ -222,7 +222,7 @@ impl Written {
 
 /// Reads the markers of the threads from the pool.
 struct Fill<'a, S> {
-    process: &'a Process<'a>,
+    process: &'a WrittenProcess<'a>,
     reader: &'a PoolReader<S>,
     sites: MarkerSites<'a>,
     known: KnownDefinitions,

@@ -19,7 +19,7 @@ use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_proce
 use super::generated::{GeneratedNames, GeneratingProcess};
 use super::meta::Meta;
 use super::names::Symbols;
-use super::process::{Process, Written};
+use super::process::{Written, WrittenProcess};
 use super::slow_runs::PlacedRuns;
 use super::sorted_thread::SortedThread;
 use super::symbolicated::{CodeCategories, Numbers, SymbolicatedFrames};
@@ -457,7 +457,7 @@ impl Member<'_> {
         clock: SessionClock,
         spec: &'p ProfileSpec,
         window: Window,
-    ) -> Process<'p> {
+    ) -> WrittenProcess<'p> {
         let Self {
             role,
             ended,
@@ -466,7 +466,7 @@ impl Member<'_> {
             slow_runs,
             ..
         } = self;
-        Process {
+        WrittenProcess {
             model: ProcessModel::new(&sorted.snapshot, spec, role, clock, *ended)
                 .until(window.until),
             sorted,

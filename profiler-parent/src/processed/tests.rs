@@ -25,13 +25,13 @@ use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_proce
 use super::names::NoSymbols;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 use super::names::{CodeNames, Symbols};
-use super::process::Process;
+use super::process::WrittenProcess;
 use super::slow_runs::PlacedRuns;
 use super::sorted_thread::SortedThread;
 use super::symbolicated::SymbolicatedFrames;
 use super::window::Window;
 use super::{
-    EarlierEntries, MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings,
+    EarlierEntries, MAX_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings,
     symbolicated, thread_cap,
 };
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -247,7 +247,7 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
     let spec = forged.spec();
     let role = role();
     let model = ProcessModel::new(&sorted.snapshot, &spec, &role, forged.clock, None);
-    let process = Process {
+    let process = WrittenProcess {
         model,
         sorted: &sorted,
         pid: "7",
@@ -488,7 +488,7 @@ fn all_full_tables_together_stay_within_the_documented_limit() {
     let threads = thread_cap::MAX_THREADS * (size_of::<SortedThread>() + size_of::<ThreadInfo>());
     let all = nodes + raw + named + natives + rows + threads + strings::ALL_BYTES;
     assert!(
-        all <= MOST_MEMORY,
+        all <= MAX_MEMORY,
         "{nodes} {raw} {named} {natives} {rows} {threads}: {all}"
     );
 }

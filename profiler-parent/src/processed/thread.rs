@@ -7,11 +7,15 @@ use profiler_gecko::model::{ThreadHead, write_pauses};
 use profiler_json::JsonWriter;
 
 use super::markers::MarkerColumns;
-use super::process::Process;
+use super::process::WrittenProcess;
 use super::samples::Ledger;
 use super::sorted_thread::SortedThread;
 
-fn write_head<W: Write>(process: &Process<'_>, head: &ThreadHead<'_>, out: &mut JsonWriter<W>) {
+fn write_head<W: Write>(
+    process: &WrittenProcess<'_>,
+    head: &ThreadHead<'_>,
+    out: &mut JsonWriter<W>,
+) {
     let model = &process.model;
     out.entry_str("name", head.name);
     out.entry_bool("isMainThread", head.is_main);
@@ -26,7 +30,7 @@ fn write_head<W: Write>(process: &Process<'_>, head: &ThreadHead<'_>, out: &mut 
 
 /// Writes a thread. Returns the range of its times.
 pub(super) fn write<W: Write>(
-    process: &Process<'_>,
+    process: &WrittenProcess<'_>,
     head: &ThreadHead<'_>,
     sorted: &SortedThread,
     markers: MarkerColumns,

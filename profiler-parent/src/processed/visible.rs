@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 /// Limit on the processes, and on the other threads, that are shown at first.
-const MOST: usize = 15;
+const MAX: usize = 15;
 /// A thread is not shown at first if its activity is less than a twentieth of that of the busiest
 /// thread.
 const LEAST_SHARE: u64 = 20;
@@ -88,7 +88,7 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
         let active: HashSet<usize> = active.map(|thread| thread.process).collect();
         mains.retain(|(_, main)| active.contains(&main.process));
     }
-    mains.truncate(MOST);
+    mains.truncate(MAX);
     // A thread of the program has as many markers as it happens to have.
     let least = match best.cpu_ns.max(best.busy_samples) {
         0 => 1,
@@ -99,7 +99,7 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
         is_busy && mains.iter().any(|(_, main)| main.process == thread.process)
     });
     others.sort_by_key(|(place, _)| std::cmp::Reverse(score_at(*place)));
-    others.truncate(MOST);
+    others.truncate(MAX);
     let mut shown: Vec<usize> = mains
         .iter()
         .chain(&others)
@@ -158,7 +158,7 @@ mod tests {
             .map(|number| thread(number, true, number as u64))
             .collect();
         let visible = choose(&threads);
-        assert_eq!(visible.threads.len(), MOST);
+        assert_eq!(visible.threads.len(), MAX);
         assert_eq!(
             (visible.threads[0], visible.threads[1], visible.selected),
             (0, 86, 99)

@@ -19,7 +19,7 @@ pub use numbers::{
 use crate::process_table::session_sums::{BoundedSums, Sum};
 
 /// The most destinations that have series of their own.
-pub const MOST_DESTINATIONS: usize = 20;
+pub const MAX_DESTINATIONS: usize = 20;
 
 /// The numbers of a pusher. All but those of what waits only grow.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,7 @@ impl Default for ListedPushers {
             next: PusherNumber::default(),
             present: BTreeMap::new(),
             captures: CaptureSum::default(),
-            destinations: BoundedSums::new(MOST_DESTINATIONS),
+            destinations: BoundedSums::new(MAX_DESTINATIONS),
         }
     }
 }

@@ -10,7 +10,7 @@ use profiler_sys::OwnFile;
 use super::super::{MetricsReading, ProcessMetricsRow};
 use super::ReadPools;
 use crate::groups::{GroupsSnapshot, MissingProcess};
-use crate::process_table::session_sums::{MOST_NAMES, OTHER};
+use crate::process_table::session_sums::{MAX_NAMES, OTHER};
 use crate::process_table::{
     PresentCounts, ProcessActivity, ProcessState, ProcessTable, Remains, TrackedProcess,
 };
@@ -81,7 +81,7 @@ fn only_recording_processes_whose_groups_could_not_be_read_count_as_unread() {
 fn processes_that_do_not_record_take_no_series_of_their_own() {
     let table = ProcessTable::default();
     let snapshot = GroupsSnapshot::default();
-    for number in 0..u32::try_from(MOST_NAMES).unwrap() {
+    for number in 0..u32::try_from(MAX_NAMES).unwrap() {
         let name = format!("tool {number}");
         let why = Remains::Unprofiled("it is statically linked".to_owned());
         add(&table, 10 + number, &name, ProcessState::Exited(None), why);
@@ -91,7 +91,7 @@ fn processes_that_do_not_record_take_no_series_of_their_own() {
     assert_eq!(reading.processes.len(), 1);
     let other = row(&reading, OTHER);
     let unprofiled = number_of(other, ProcessActivity::Unprofiled);
-    assert_eq!((unprofiled, other.sum.starts), (MOST_NAMES as u64, 0));
+    assert_eq!((unprofiled, other.sum.starts), (MAX_NAMES as u64, 0));
     assert_eq!(number_of(other, ProcessActivity::Starting), 1);
 
     table.connect_as(PoolId::new(1), "worker");

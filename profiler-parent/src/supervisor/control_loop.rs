@@ -35,7 +35,7 @@ const FIRST_PART: u64 = 64;
 const POOL_CHECK: Duration = Duration::from_millis(500);
 
 /// Limit on the rounds of event and command for one event: far more than any event has needed.
-const MOST_ROUNDS: usize = 100_000;
+const MAX_ROUNDS: usize = 100_000;
 
 /// The state of the supervisor's thread.
 pub(super) struct ControlLoop {
@@ -399,7 +399,7 @@ impl ControlLoop {
     pub(super) fn account(&mut self, event: Event) {
         let mut events = vec![event];
         let mut commands = Vec::new();
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let Some(event) = events.pop() else { break };
             self.controller.handle(event, &mut commands);
             if !commands.is_empty() {

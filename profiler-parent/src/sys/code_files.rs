@@ -26,7 +26,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// The directory in which runtimes write their files.
 const TEMPORARY: &str = "tmp";
 /// Limit on the mappings of a process that are searched.
-const MOST_MAPPINGS: usize = 1 << 17;
+const MAX_MAPPINGS: usize = 1 << 17;
 /// Limit on the bytes of a line that describes a mapping: the longest path, each byte of which may
 /// take four characters, and the numbers before it.
 const LONGEST_MAPPING: u64 = 4 * 4096 + 128;
@@ -82,7 +82,7 @@ pub(crate) fn directory_of_mapped(pid: ProcessId, name: &str) -> io::Result<Opti
 fn mapped(maps: impl Read, name: &str) -> io::Result<Option<PathBuf>> {
     let mut maps = BufReader::with_capacity(1 << 16, maps);
     let mut line = Vec::new();
-    for _ in 0..MOST_MAPPINGS {
+    for _ in 0..MAX_MAPPINGS {
         line.clear();
         let mut limited = maps.by_ref().take(LONGEST_MAPPING);
         if limited.read_until(b'\n', &mut line)? == 0 {

@@ -17,7 +17,7 @@ use super::{ProcessFacts, ProgramImage};
 
 /// Limit on the bytes of `/proc/PID/maps` that are read: twenty thousand mappings of files with
 /// usual paths.
-const MOST_MAPS_BYTES: u64 = 2 << 20;
+const MAX_MAPS_BYTES: u64 = 2 << 20;
 
 /// The exit status of a process that has ended and for which its parent has not waited. The pid and
 /// the start time identify the process. `None` if the process has taken another user or group: the
@@ -111,7 +111,7 @@ pub(crate) fn maps_file(pid: ProcessId, file: &File) -> Option<bool> {
 
 /// Whether the file with this device and inode is in the text of `/proc/PID/maps`.
 fn is_in(maps: impl Read, device: &str, inode: &str) -> Option<bool> {
-    let mut maps = BufReader::with_capacity(1 << 16, maps.take(MOST_MAPS_BYTES));
+    let mut maps = BufReader::with_capacity(1 << 16, maps.take(MAX_MAPS_BYTES));
     let (mut line, mut read) = (Vec::new(), 0_u64);
     let mut has_other_device = false;
     loop {
@@ -119,7 +119,7 @@ fn is_in(maps: impl Read, device: &str, inode: &str) -> Option<bool> {
         let length = maps.read_until(b'\n', &mut line).ok()?;
         read = read.saturating_add(u64::try_from(length).ok()?);
         if length == 0 {
-            let is_whole = read < MOST_MAPS_BYTES;
+            let is_whole = read < MAX_MAPS_BYTES;
             return (is_whole && !has_other_device).then_some(false);
         }
         // After the addresses, the access and the offset.

@@ -18,7 +18,7 @@ use profiler_prometheus::on_live_page;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum number of answer bytes per byte of the input. Each answer needs a request of several
 /// bytes.
-const MOST_BYTES_PER_BYTE: usize = 64 * 1024;
+const MAX_BYTES_PER_BYTE: usize = 64 * 1024;
 
 /// A live page, and the session that it shows.
 pub(crate) struct Asked {
@@ -66,7 +66,7 @@ impl Asked {
         let request = self.request(input);
         let answers = self.send(&request);
         assert!(
-            answers.len() <= 4096 + input.len() * MOST_BYTES_PER_BYTE,
+            answers.len() <= 4096 + input.len() * MAX_BYTES_PER_BYTE,
             "{} bytes of answers",
             answers.len()
         );

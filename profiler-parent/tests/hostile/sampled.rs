@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 /// Number of reads.
 const ROUNDS: u64 = 4;
 /// Maximum number of changes of one input.
-const MOST_CHANGES: usize = 200;
+const MAX_CHANGES: usize = 200;
 /// Number of words of a region that changes can reach.
 const REACH: u64 = 4096;
 /// Requests after the last read. The first contains the time of all samples.
@@ -29,13 +29,13 @@ const QUERIES: [&str; 4] = [
     "window=start&process=00000000000000000000000000000001&thread=1&path=0.1",
 ];
 /// Maximum number of nodes in an answer to [`QUERIES`]: the default of a request.
-const MOST_NODES: usize = 4000;
+const MAX_NODES: usize = 4000;
 
 /// Reads a pool that changes. Returns the number of samples that were read.
 pub(crate) fn check(pool: &Recorded, input: &[u8]) -> u64 {
     let file = copy(&pool.bytes);
     let samples = ForeignSamples::of(file.try_clone().expect("a handle"));
-    let mut changes = input.chunks_exact(12).take(MOST_CHANGES).peekable();
+    let mut changes = input.chunks_exact(12).take(MAX_CHANGES).peekable();
     let mut due = 0;
     for round in 0..ROUNDS {
         while let Some(change) = changes.peek() {
@@ -113,7 +113,7 @@ fn check_answer(text: &str, is_whole: bool) -> Value {
             .as_slice()
     };
     let depths: Vec<u64> = column("depth").iter().map(number).collect();
-    assert!(depths.len() <= MOST_NODES, "{} nodes", depths.len());
+    assert!(depths.len() <= MAX_NODES, "{} nodes", depths.len());
     for name in ["function", "total_ns", "self_ns", "before_ns", "process"] {
         assert_eq!(column(name).len(), depths.len(), "{name}");
     }

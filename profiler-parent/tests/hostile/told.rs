@@ -8,9 +8,9 @@ use profiler_parent::observe::{MarkerDecoder, Value};
 
 /// The bounds that `observe::decode` states: values of a payload, bytes of a name or key, and bytes
 /// of the texts of a payload.
-const MOST_VALUES: usize = 256;
-const MOST_NAME: usize = 1024;
-const MOST_BYTES: usize = 16 << 10;
+const MAX_VALUES: usize = 256;
+const MAX_NAME: usize = 1024;
+const MAX_BYTES: usize = 16 << 10;
 
 /// Checks what an observer gets of an entry. Returns whether the entry is a marker.
 pub(crate) fn check(decoder: &mut MarkerDecoder, found: &Followed<'_>) -> bool {
@@ -18,13 +18,13 @@ pub(crate) fn check(decoder: &mut MarkerDecoder, found: &Followed<'_>) -> bool {
         return false;
     };
     let decoded = decoder.decode(marker, found.definitions);
-    assert!(decoded.name.len() <= MOST_NAME && decoded.category.len() <= MOST_NAME);
-    assert!(decoded.group.is_none_or(|group| group.len() <= MOST_NAME));
+    assert!(decoded.name.len() <= MAX_NAME && decoded.category.len() <= MAX_NAME);
+    assert!(decoded.group.is_none_or(|group| group.len() <= MAX_NAME));
     assert!(
         decoded
             .fields
             .iter()
-            .all(|field| field.key.len() <= MOST_NAME)
+            .all(|field| field.key.len() <= MAX_NAME)
     );
     assert!(decoded.flows.len() <= decoded.fields.len());
     let mut values = 0;
@@ -34,7 +34,7 @@ pub(crate) fn check(decoder: &mut MarkerDecoder, found: &Followed<'_>) -> bool {
         .iter()
         .for_each(|field| count(&field.value, &mut values, &mut bytes));
     assert!(
-        values <= MOST_VALUES && bytes <= MOST_BYTES,
+        values <= MAX_VALUES && bytes <= MAX_BYTES,
         "{values} values, {bytes} bytes"
     );
     assert!(

@@ -8,7 +8,7 @@ use super::ExportError;
 use super::fleet_table::FleetTable;
 
 /// Bytes of a body before compression, unless a destination wants another limit.
-pub const MOST_BODY_BYTES: usize = 4 << 20;
+pub const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// What a body is. It decides about the path and the headers of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]

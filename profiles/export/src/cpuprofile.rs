@@ -82,7 +82,7 @@ impl Sink for Files<'_> {
 
 /// Limit on the time between the system's start and the session's start, in nanoseconds (146
 /// years), so that adding session times does not overflow.
-const MOST_NS: i64 = 1 << 62;
+const MAX_NS: i64 = 1 << 62;
 
 /// The clock of V8's formats: microseconds since the system's start.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ impl Clock {
     pub(super) fn of(survey: &Survey) -> Self {
         let start_ns = survey.meta.start_monotonic_ns.map_or(0, |ns| ns as i64);
         Self {
-            start_ns: start_ns.clamp(-MOST_NS, MOST_NS),
+            start_ns: start_ns.clamp(-MAX_NS, MAX_NS),
         }
     }
 

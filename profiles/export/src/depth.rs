@@ -5,7 +5,7 @@
 
 /// The number of functions of a stack that are written: the innermost ones. A recorded stack has at
 /// most 1024 addresses, of which some have several functions.
-pub(super) const MOST_FRAMES: usize = 4096;
+pub(super) const MAX_FRAMES: usize = 4096;
 
 /// The outermost function of a stack that has further callers.
 pub(super) const CALLERS_LEFT_OUT: &str = "(callers left out)";

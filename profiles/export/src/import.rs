@@ -97,15 +97,15 @@ impl Origin {
 }
 
 /// Limit on times from the start, in microseconds (31 years).
-const MOST_US: f64 = 1e15;
+const MAX_US: f64 = 1e15;
 
 /// Limit on the start, in microseconds since the system's start or since 1970.
-const MOST_START_US: f64 = 4e15;
+const MAX_START_US: f64 = 4e15;
 
 impl Profile {
     /// The time from the start to the end.
     fn length_us(&self) -> f64 {
-        (self.end_time - self.start_time).clamp(0.0, MOST_US)
+        (self.end_time - self.start_time).clamp(0.0, MAX_US)
     }
 }
 
@@ -487,7 +487,7 @@ fn times(profile: &Profile) -> Vec<f64> {
     let deltas = profile.time_deltas.iter().take(profile.samples.len());
     deltas
         .map(|delta| {
-            at = (at + delta).clamp(-MOST_US, MOST_US);
+            at = (at + delta).clamp(-MAX_US, MAX_US);
             latest = latest.max(at);
             latest
         })
@@ -512,7 +512,7 @@ fn write_meta<W: Write>(profile: &Profile, name: &str, origin: Origin, out: &mut
     out.key("profilingEndTime");
     out.f64(length_ms);
     out.key("startTimeAsClockMonotonicNanosecondsSinceBoot");
-    out.f64(profile.start_time.clamp(0.0, MOST_START_US) * 1e3);
+    out.f64(profile.start_time.clamp(0.0, MAX_START_US) * 1e3);
     out.entry_u64("processType", 0);
     out.entry_str("product", name);
     out.entry_str("importedFrom", origin.name);

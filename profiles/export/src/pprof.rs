@@ -6,7 +6,7 @@
 //! innermost span that was open. A sample has three values: number of samples, time (running or
 //! waiting), processor time. Fields may come in any order, so samples are written per thread, and
 //! the entries that they refer to at the end. A library is a mapping; its addresses are relative to
-//! it. Of a deep stack, the innermost [`MOST_FRAMES`] functions are written, and
+//! it. Of a deep stack, the innermost [`MAX_FRAMES`] functions are written, and
 //! [`CALLERS_LEFT_OUT`] as their caller.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use flate2::write::GzEncoder;
 
 use super::ExportError;
 use super::by_row::ByRow;
-use super::depth::{CALLERS_LEFT_OUT, MOST_FRAMES};
+use super::depth::{CALLERS_LEFT_OUT, MAX_FRAMES};
 use super::otlp::{OpenSpans, ThreadSpans, Vocabulary, groups, may_have_groups};
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
@@ -122,7 +122,7 @@ pub(super) fn group_sums(thread: &Thread<'_>, vocabulary: &Vocabulary) -> Vec<Gr
 }
 
 /// The largest number that is written: readers use signed integers.
-const MOST: u64 = i64::MAX.unsigned_abs();
+const MAX: u64 = i64::MAX.unsigned_abs();
 
 /// About the bytes of a text's length, or of a location or function.
 const ROW: usize = 24;
@@ -244,7 +244,7 @@ impl<W: Write> Profile<W> {
         let mut locations = std::mem::take(&mut self.stack);
         locations.clear();
         let mut frames = stack.into_iter().flat_map(|stack| tables.stack(stack));
-        for (id, frame) in frames.by_ref().take(MOST_FRAMES) {
+        for (id, frame) in frames.by_ref().take(MAX_FRAMES) {
             let known = self.known.get(id.0).copied();
             locations.push(known.unwrap_or_else(|| {
                 let location = self.location(tables, frame);
@@ -318,7 +318,7 @@ impl<W: Write> Profile<W> {
             // The mapping covers the whole range because addresses are relative.
             let fields = [
                 (1, id),
-                (3, MOST),
+                (3, MAX),
                 (5, name),
                 (7, 1),
                 (8, 1),

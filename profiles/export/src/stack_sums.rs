@@ -10,7 +10,7 @@ use super::slices::Slice;
 use profiler_reader::NodeId;
 
 /// The largest number that is written: readers use signed integers.
-const MOST: u64 = i64::MAX.unsigned_abs();
+const MAX: u64 = i64::MAX.unsigned_abs();
 
 /// The samples of a thread with one stack and one context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ pub(super) fn stack_sums<C: Copy + Eq + Hash>(
         }
         if let Some(sum) = all.get_mut(place) {
             sum.samples += 1;
-            sum.wall_ns = sum.wall_ns.saturating_add(slice.length()).min(MOST);
-            sum.cpu_ns = sum.cpu_ns.saturating_add(slice.cpu).min(MOST);
+            sum.wall_ns = sum.wall_ns.saturating_add(slice.length()).min(MAX);
+            sum.cpu_ns = sum.cpu_ns.saturating_add(slice.cpu).min(MAX);
         }
     }
     all

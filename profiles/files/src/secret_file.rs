@@ -16,11 +16,11 @@ use profiler_sys::new_secret;
 use tempfile::NamedTempFile;
 
 /// The longest file with a secret.
-const MOST_FILE: u64 = 64 << 10;
+const MAX_FILE: u64 = 64 << 10;
 /// The shortest token. A shorter one can be guessed.
 const LEAST_BYTES: usize = 16;
 /// The longest token.
-const MOST_BYTES: usize = 1024;
+const MAX_BYTES: usize = 1024;
 /// The permission bits of other users. A file with a token has none of them.
 #[cfg(unix)]
 const OTHERS: u32 = 0o007;
@@ -160,8 +160,8 @@ fn text_of_file(path: &Path) -> Result<String, String> {
 /// The text in an open file.
 fn text_of(file: File) -> io::Result<String> {
     let mut text = String::new();
-    let read = file.take(MOST_FILE + 1).read_to_string(&mut text)?;
-    if read as u64 > MOST_FILE {
+    let read = file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_FILE {
         return Err(ErrorKind::FileTooLarge.into());
     }
     Ok(text)
@@ -278,7 +278,7 @@ impl MetricsToken {
 
     fn parse(text: &str) -> Option<Self> {
         let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let is_token = (LEAST_BYTES..=MOST_BYTES).contains(&text.len()) && text.bytes().all(is_fit);
+        let is_token = (LEAST_BYTES..=MAX_BYTES).contains(&text.len()) && text.bytes().all(is_fit);
         is_token.then(|| Self(Secret::new(text)))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Used by [`super::server`]. A thread starts when there is work for it, and ends when it has been
 //! idle for [`IDLE_TIME`]. Invariants: at most [`WORKERS`] threads run, and at most
-//! [`MOST_WAITING`] jobs wait; further jobs are refused. A job whose client has disconnected is not
+//! [`MAX_WAITING`] jobs wait; further jobs are refused. A job whose client has disconnected is not
 //! started. A panic of a job ends neither its thread nor the server.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use super::service::Work;
 /// Limit on the threads of a server that compute answers.
 pub(super) const WORKERS: usize = 4;
 /// Limit on the pieces of work that wait for a thread.
-pub(super) const MOST_WAITING: usize = 16;
+pub(super) const MAX_WAITING: usize = 16;
 /// How long a thread without work stays.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
@@ -112,7 +112,7 @@ impl Workers {
     /// Passes work to a thread; returns whether there was room for it.
     fn submit(&self, job: Job) -> bool {
         let mut state = self.queue.lock();
-        if state.waiting.len() >= MOST_WAITING {
+        if state.waiting.len() >= MAX_WAITING {
             return false;
         }
         state.waiting.push_back(job);

@@ -9,7 +9,7 @@
 use serde_json::{Map, Value};
 
 use super::align::ClockPosition;
-use super::naming::{MOST_HOSTS, check_name, check_numbered_name};
+use super::naming::{MAX_HOSTS, check_name, check_numbered_name};
 
 /// One host of an input.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +41,8 @@ impl HostRecord {
             Some(Value::Array(hosts)) => hosts,
             _ => Vec::new(),
         };
-        if hosts.len() > MOST_HOSTS {
-            return Err(format!("it has more than {MOST_HOSTS} hosts"));
+        if hosts.len() > MAX_HOSTS {
+            return Err(format!("it has more than {MAX_HOSTS} hosts"));
         }
         let hosts = hosts.into_iter().filter_map(|host| match host {
             Value::Object(host) => Some(Self::read(host)),

@@ -56,7 +56,7 @@ use profiler_json::JsonWriter;
 
 use self::input::Input;
 use self::lists::Lists;
-use self::naming::MOST_HOSTS;
+use self::naming::MAX_HOSTS;
 use self::plan::Plan;
 pub use self::report::{HostShift, MergeCounts, MergeError, MergeInput, Merged, MergedHost};
 use self::second_pass::{InputNumbers, SharedContents};
@@ -174,8 +174,8 @@ fn write(
 }
 
 fn check_hosts(count: usize) -> Result<(), MergeError> {
-    match count > MOST_HOSTS {
-        true => Err(MergeError::TooManyHosts { most: MOST_HOSTS }),
+    match count > MAX_HOSTS {
+        true => Err(MergeError::TooManyHosts { most: MAX_HOSTS }),
         false => Ok(()),
     }
 }

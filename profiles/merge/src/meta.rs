@@ -48,7 +48,7 @@ const OWN_RULE: [&str; 17] = [
 
 /// The most bytes of properties that are written again for each host of an input with several
 /// hosts. Those of a real host have some kilobytes.
-const MOST_REPEATED: usize = 16 << 20;
+const MAX_REPEATED: usize = 16 << 20;
 
 /// Merges the properties of all inputs. Those that differ are added to `hosts`. The inputs must
 /// have passed [`check`].
@@ -112,7 +112,7 @@ pub(super) fn check(members: &[Member]) -> Result<(), String> {
         let bytes = own.map(|(key, value)| key.len() + value.to_string().len());
         bytes.sum::<usize>().saturating_mul(member.hosts.len() - 1)
     });
-    match repeated.fold(0, usize::saturating_add) <= MOST_REPEATED {
+    match repeated.fold(0, usize::saturating_add) <= MAX_REPEATED {
         true => Ok(()),
         false => Err("an input has too many properties of its own for all its hosts".to_owned()),
     }

@@ -13,20 +13,20 @@ const GLOBAL_FLOW_DIGITS: usize = 9;
 
 /// The most hosts of a merged profile. Each has a section in it, and every host is compared with
 /// all earlier ones.
-pub(super) const MOST_HOSTS: usize = 1_000;
+pub(super) const MAX_HOSTS: usize = 1_000;
 /// The most bytes of a host's name, which is written for each process. No system has longer names.
-const MOST_NAME: usize = 255;
+const MAX_NAME: usize = 255;
 /// The most bytes of a name with a number, such as `NAME (2)`.
-const MOST_NUMBERED: usize = MOST_NAME + " (1000)".len();
+const MAX_NUMBERED: usize = MAX_NAME + " (1000)".len();
 
 /// What is wrong with the name of a host.
 pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
-    check(name, MOST_NAME)
+    check(name, MAX_NAME)
 }
 
 /// What is wrong with the name of a host in the ids of its processes.
 pub(super) fn check_numbered_name(name: &str) -> Result<(), &'static str> {
-    check(name, MOST_NUMBERED)
+    check(name, MAX_NUMBERED)
 }
 
 fn check(name: &str, most: usize) -> Result<(), &'static str> {
@@ -48,7 +48,7 @@ pub(super) fn host_name(text: &str) -> String {
         }
     };
     let mut name: String = text.chars().map(printed).collect();
-    name.truncate(name.floor_char_boundary(MOST_NAME));
+    name.truncate(name.floor_char_boundary(MAX_NAME));
     name
 }
 
@@ -119,7 +119,7 @@ impl HostNames {
 
     /// The new name of a host, if there is one with this name.
     fn known(&self, old: &str) -> Option<&str> {
-        let is_name = old.len() <= MOST_NUMBERED;
+        let is_name = old.len() <= MAX_NUMBERED;
         is_name
             .then(|| self.names.get(old))
             .flatten()
@@ -144,7 +144,7 @@ impl HostNames {
     /// `NEW:TEXT` for `OLD:TEXT`, with the longest old name.
     fn renamed_beginning(&self, text: &str) -> Option<String> {
         let places = text.match_indices(':').filter(|_| self.is_merged);
-        let places = places.take_while(|(at, _)| *at <= MOST_NUMBERED);
+        let places = places.take_while(|(at, _)| *at <= MAX_NUMBERED);
         let found = places.filter_map(|(at, _)| {
             let new = self.known(text.get(..at)?)?;
             Some((new, text.get(at + 1..)?))

@@ -24,7 +24,7 @@ pub(super) enum Num {
 pub(super) type Changed = Result<Num, String>;
 
 /// Times beyond this, in milliseconds (almost 300 years), have no exact value in nanoseconds.
-const MOST_MS: f64 = 9e12;
+const MAX_MS: f64 = 9e12;
 
 impl Num {
     pub(super) fn write<W: Write>(self, out: &mut JsonWriter<W>) {
@@ -73,7 +73,7 @@ impl Num {
         let ms = self.as_f64();
         match ns {
             0 => self,
-            _ if ms.abs() < MOST_MS => Self::Nanos(((ms * 1e6).round() as i64).saturating_add(ns)),
+            _ if ms.abs() < MAX_MS => Self::Nanos(((ms * 1e6).round() as i64).saturating_add(ns)),
             _ => Self::Float(ms + ns as f64 / 1e6),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) struct AddressMap<'l>(Vec<(f64, &'l Lib)>);
 
 /// The number of libraries before an address that are tried. Mappings do not overlap, but the spans
 /// of two libraries may.
-const MOST_TRIED: usize = 8;
+const MAX_TRIED: usize = 8;
 
 impl<'l> AddressMap<'l> {
     /// Sorts the libraries by start address.
@@ -73,7 +73,7 @@ impl<'l> AddressMap<'l> {
         // exact below 2^53; user code lies below
         let address = u64::from_str_radix(digits, 16).ok()? as f64;
         let beyond = self.0.partition_point(|(start, _)| *start <= address);
-        let mut before = self.0.get(..beyond)?.iter().rev().take(MOST_TRIED);
+        let mut before = self.0.get(..beyond)?.iter().rev().take(MAX_TRIED);
         before.find_map(|(_, lib)| Some((*lib, lib.relative(address)? as u64)))
     }
 }

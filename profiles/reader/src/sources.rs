@@ -1,8 +1,8 @@
 //! The source files that a profile in the processed format names.
 //!
 //! Used by `profiler view`, which shows only such files. Invariants: besides the names, only the
-//! numbers of their texts are kept in memory; rows and names beyond [`MOST_SOURCES`] and
-//! [`MOST_NAME_BYTES`] are passed over while the file is read, so their files are not shown. In the
+//! numbers of their texts are kept in memory; rows and names beyond [`MAX_SOURCES`] and
+//! [`MAX_NAME_BYTES`] are passed over while the file is read, so their files are not shown. In the
 //! profiles of this project the table of sources comes before the texts; other profiles are read a
 //! second time.
 
@@ -19,9 +19,9 @@ use super::text::text;
 use super::walk::{PartId, Visit, walk};
 
 /// Limit on the rows of the table that are read.
-const MOST_SOURCES: usize = 1 << 20;
+const MAX_SOURCES: usize = 1 << 20;
 /// Limit on the sum of the names.
-const MOST_NAME_BYTES: usize = 64 << 20;
+const MAX_NAME_BYTES: usize = 64 << 20;
 
 /// The names in the table of sources, as the profile has them.
 ///
@@ -29,7 +29,7 @@ const MOST_NAME_BYTES: usize = 64 << 20;
 /// When the file cannot be read, or is not a profile.
 pub fn source_names(file: &File) -> io::Result<BTreeSet<String>> {
     let mut sources = Sources {
-        bytes_left: MOST_NAME_BYTES,
+        bytes_left: MAX_NAME_BYTES,
         ..Sources::default()
     };
     walk(text(file)?, &mut sources).map_err(io::Error::from)?;
@@ -115,7 +115,7 @@ impl Items for NameColumn {
     const NAME: &'static str = "a list of names";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        if self.rows >= MOST_SOURCES {
+        if self.rows >= MAX_SOURCES {
             return Ok(items.next_element::<IgnoredAny>()?.is_some());
         }
         let Some(Number(text)) = items.next_element()? else {
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn names_and_rows_beyond_the_limits_are_left_out() {
-        let long = "x".repeat(MOST_NAME_BYTES);
+        let long = "x".repeat(MAX_NAME_BYTES);
         let profile = format!(
             r#"{{"meta":{{}},"shared":{{"sources":{{"filename":[0,1]}},"stringArray":["/a.c","{long}"]}},"threads":[]}}"#
         );
         assert_eq!(names(&profile), ["/a.c"]);
-        let rows = "0,".repeat(MOST_SOURCES - 1);
+        let rows = "0,".repeat(MAX_SOURCES - 1);
         let profile = format!(
             r#"{{"meta":{{}},"shared":{{"sources":{{"filename":[{rows}1,2]}},"stringArray":["/a.c","/b.c","/c.c"]}},"threads":[]}}"#
         );
@@ -213,14 +213,14 @@ mod tests {
             count,
             taken: 0,
         };
-        let mut within = list(3, MOST_SOURCES);
-        let mut beyond = list(4, MOST_SOURCES);
+        let mut within = list(3, MAX_SOURCES);
+        let mut beyond = list(4, MAX_SOURCES);
         while names.item(&mut within).unwrap() {}
         while names.item(&mut beyond).unwrap() {}
-        assert_eq!((within.taken, beyond.taken), (MOST_SOURCES, MOST_SOURCES));
+        assert_eq!((within.taken, beyond.taken), (MAX_SOURCES, MAX_SOURCES));
         assert_eq!(
             (names.rows, names.texts),
-            (MOST_SOURCES, BTreeSet::from([3]))
+            (MAX_SOURCES, BTreeSet::from([3]))
         );
     }
 

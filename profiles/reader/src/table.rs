@@ -66,7 +66,7 @@ pub fn as_index(number: f64) -> Option<usize> {
 
 /// The limit on the times of rows, in milliseconds (36 years), so that sums of times stay exact
 /// enough.
-const MOST_MS: f64 = (1_i64 << 60) as f64 / 1e6;
+const MAX_MS: f64 = (1_i64 << 60) as f64 / 1e6;
 
 /// The times of this number of rows: the sums of `timeDeltas`, or `time`. A row without a time has
 /// the time of the previous one.
@@ -74,7 +74,7 @@ pub(super) fn times_ms(times: &[f64], deltas: &[f64], rows: usize) -> impl Itera
     let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
     let mut ms = 0.0;
     (0..rows).map(move |row| {
-        let after = |delta: f64| (ms + delta).clamp(-MOST_MS, MOST_MS);
+        let after = |delta: f64| (ms + delta).clamp(-MAX_MS, MAX_MS);
         ms = at(deltas, row).map(after).or(at(times, row)).unwrap_or(ms);
         ms
     })

@@ -57,7 +57,7 @@ pub(crate) fn walk_again<V: Visit>(
     visit: &mut V,
 ) -> Result<(u64, Extents), ParseError> {
     let mut from = Parser::new(text, known);
-    let process = Process {
+    let process = ProcessObject {
         visit,
         part: PartId(0),
         begun: &mut 0,
@@ -68,14 +68,14 @@ pub(crate) fn walk_again<V: Visit>(
 }
 
 /// The object of a process.
-struct Process<'v, V> {
+struct ProcessObject<'v, V> {
     visit: &'v mut V,
     part: PartId,
     /// The number of objects that have begun.
     begun: &'v mut usize,
 }
 
-impl<'de, V: Visit> DeserializeSeed<'de> for Process<'_, V> {
+impl<'de, V: Visit> DeserializeSeed<'de> for ProcessObject<'_, V> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(mut self, from: D) -> Result<(), D::Error> {
@@ -86,7 +86,7 @@ impl<'de, V: Visit> DeserializeSeed<'de> for Process<'_, V> {
     }
 }
 
-impl<V: Visit> Members for Process<'_, V> {
+impl<V: Visit> Members for ProcessObject<'_, V> {
     const NAME: &'static str = "a profile";
 
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
@@ -137,7 +137,7 @@ impl<V: Visit> Items for Processes<'_, V> {
     const NAME: &'static str = "a list";
 
     fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
-        let process = Process {
+        let process = ProcessObject {
             visit: &mut *self.visit,
             part: PartId(0),
             begun: &mut *self.begun,

@@ -16,7 +16,7 @@ use profiler_sys::FileStamp;
 const BYTES_PER_ADDRESS: u64 = 32;
 
 /// Limit on the remembered modules and their reports.
-const MOST_MODULES: usize = 1 << 14;
+const MAX_MODULES: usize = 1 << 14;
 
 /// The identity of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,9 +85,9 @@ impl Cache {
     }
 
     /// Evicts results until at most `limit` bytes are kept. Reports are kept, up to
-    /// [`MOST_MODULES`].
+    /// [`MAX_MODULES`].
     pub(super) fn shrink(&mut self, limit: u64) {
-        if self.modules.len() > MOST_MODULES {
+        if self.modules.len() > MAX_MODULES {
             let mut turns: Vec<u64> = self.modules.values().map(|module| module.used).collect();
             turns.sort_unstable();
             let oldest = turns.get(turns.len() / 2).copied().unwrap_or(0);
@@ -156,12 +156,12 @@ mod tests {
     #[test]
     fn the_number_of_modules_is_limited_and_the_oldest_are_evicted() {
         let mut cache = Cache::default();
-        for number in 0..MOST_MODULES as u64 * 3 {
+        for number in 0..MAX_MODULES as u64 * 3 {
             cache.module(&Identity::BuildId(number.to_ne_bytes().to_vec()));
             cache.shrink(u64::MAX);
         }
-        assert!(cache.modules.len() <= MOST_MODULES);
-        let last = MOST_MODULES as u64 * 3 - 1;
+        assert!(cache.modules.len() <= MAX_MODULES);
+        let last = MAX_MODULES as u64 * 3 - 1;
         assert!(
             cache
                 .modules

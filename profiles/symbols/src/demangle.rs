@@ -17,23 +17,23 @@ const LONGEST: usize = 4096;
 const LONGEST_MANGLED: usize = 1 << 14;
 /// Limit on the pieces in which a name is printed: empty pieces take no room, and a name can have
 /// any number of them.
-const MOST_PIECES: usize = 1 << 16;
+const MAX_PIECES: usize = 1 << 16;
 /// Limits on the nesting of a C++ name while it is parsed, and while it is printed.
 /// `rustc_demangle` has its own limit of 500 levels, each of which needs a tenth as much stack.
 const PARSE_DEPTH: u32 = 96;
 const PRINT_DEPTH: u32 = 128;
 
 /// Limit on the `new` expressions in a C++ name: each doubles the time.
-const MOST_NEW_EXPRESSIONS: usize = 12;
+const MAX_NEW_EXPRESSIONS: usize = 12;
 
-/// A text of at most [`LONGEST`] bytes, written in at most [`MOST_PIECES`] pieces.
+/// A text of at most [`LONGEST`] bytes, written in at most [`MAX_PIECES`] pieces.
 #[derive(Default)]
 struct Limited(String, usize);
 
 impl Write for Limited {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.1 += 1;
-        if self.1 > MOST_PIECES {
+        if self.1 > MAX_PIECES {
             return Err(fmt::Error);
         }
         let room = LONGEST.saturating_sub(self.0.len());
@@ -87,7 +87,7 @@ fn has_too_many_new_expressions(raw: &str) -> bool {
     pairs
         .filter(|pair| *pair == b"nw" || *pair == b"na")
         .count()
-        > MOST_NEW_EXPRESSIONS
+        > MAX_NEW_EXPRESSIONS
 }
 
 fn cpp(raw: &str) -> Option<String> {

@@ -18,9 +18,9 @@ use ruzstd::decoding::FrameDecoder;
 use super::bytes::Bytes;
 
 /// Limit on the rows read from a symbol table. The largest existing programs have about as many.
-const MOST_SYMBOLS: usize = 1 << 21;
+const MAX_SYMBOLS: usize = 1 << 21;
 /// Limit on the ranges of code. Programs have fewer than ten sections of code.
-const MOST_RANGES: usize = 1 << 12;
+const MAX_RANGES: usize = 1 << 12;
 
 /// A parsed file.
 #[derive(Debug)]
@@ -168,9 +168,9 @@ impl<'d> Image<'d> {
             Endianness::Big
         };
         let (symbols, left_out) = if self.file.is_64() {
-            raw_symbols::<elf::Sym64<Endianness>>(&rows, endian, MOST_SYMBOLS)
+            raw_symbols::<elf::Sym64<Endianness>>(&rows, endian, MAX_SYMBOLS)
         } else {
-            raw_symbols::<elf::Sym32<Endianness>>(&rows, endian, MOST_SYMBOLS)
+            raw_symbols::<elf::Sym32<Endianness>>(&rows, endian, MAX_SYMBOLS)
         };
         Ok(RawTable {
             symbols,
@@ -191,7 +191,7 @@ impl<'d> Image<'d> {
             .sections()
             .filter(|section| is_code(section.flags()));
         let sections = sections.map(|section| (section.address(), section.size()));
-        let code = in_order(sections.take(MOST_RANGES));
+        let code = in_order(sections.take(MAX_RANGES));
         if !code.is_empty() {
             return code;
         }
@@ -204,7 +204,7 @@ impl<'d> Image<'d> {
             .segments()
             .filter(|segment| is_code(segment.flags()));
         let segments = segments.map(|segment| (segment.address(), segment.size()));
-        in_order(segments.take(MOST_RANGES))
+        in_order(segments.take(MAX_RANGES))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Used by `profiler view`, which shows it as assembly. Invariants: only a file whose build id is
 //! that of the process is read, because the code of another build would be shown at wrong
-//! addresses; at most [`MOST_CODE`] bytes are read, for any range; no content of a file causes a
+//! addresses; at most [`MAX_CODE`] bytes are read, for any range; no content of a file causes a
 //! panic.
 
 use object::Architecture;
@@ -18,7 +18,7 @@ use super::reading::Reading;
 use super::stack::{SymbolStackError, on_symbol_stack};
 
 /// Limit on the bytes of machine code that are read at once. Very few functions are larger.
-const MOST_CODE: u64 = 512 << 10;
+const MAX_CODE: u64 = 512 << 10;
 /// The length of the longest instruction: the last instruction may end after the range.
 const LONGEST_INSTRUCTION: u64 = 15;
 
@@ -114,7 +114,7 @@ fn of_source(source: &Source, range: CodeRange) -> Result<MachineCode, MachineCo
     };
     let (position, rest) = image.code_at(range.start).ok_or_else(no_code)?;
     let requested = range.size.min(rest);
-    let size = requested.min(MOST_CODE);
+    let size = requested.min(MAX_CODE);
     let length = size.saturating_add(LONGEST_INSTRUCTION).min(rest);
     let bytes = image.bytes_at(position, length).ok_or_else(no_code)?;
     Ok(MachineCode {
@@ -168,12 +168,12 @@ mod tests {
         let image = image(segment);
         let read = |start, size| code_of_image(image.clone(), CodeRange { start, size }).unwrap();
         let longest = usize::try_from(LONGEST_INSTRUCTION).unwrap();
-        let most = usize::try_from(MOST_CODE).unwrap();
+        let most = usize::try_from(MAX_CODE).unwrap();
         for (size, left_out) in [
-            (MOST_CODE, 0),
-            (MOST_CODE + 1, 1),
-            (segment, segment - MOST_CODE),
-            (u64::MAX, segment - MOST_CODE),
+            (MAX_CODE, 0),
+            (MAX_CODE + 1, 1),
+            (segment, segment - MAX_CODE),
+            (u64::MAX, segment - MAX_CODE),
         ] {
             let code = read(CODE_AT, size);
             assert_eq!(

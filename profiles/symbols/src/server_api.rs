@@ -19,7 +19,7 @@ use super::{ModuleKey, Place, SourceFrame, Wanted};
 use crate::source_path::viewer_form;
 
 /// Limit on the addresses in one request.
-const MOST_ADDRESSES: usize = 4 << 20;
+const MAX_ADDRESSES: usize = 4 << 20;
 
 /// A library in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ pub enum RequestError {
     #[error("a frame refers to library {0}, which is not in its job's memory map")]
     NoSuchLibrary(i64),
     /// The request has too many addresses.
-    #[error("more than {MOST_ADDRESSES} addresses")]
+    #[error("more than {MAX_ADDRESSES} addresses")]
     TooMuch,
     /// A library name is too long: every frame of the answer would repeat it.
     #[error("the name of a library has {0} bytes, more than {LONGEST_NAME}")]
@@ -221,7 +221,7 @@ fn look_up<'r>(
             asked.entry((name, id)).or_default().push(*address);
         }
     }
-    if count > MOST_ADDRESSES {
+    if count > MAX_ADDRESSES {
         return Err(RequestError::TooMuch);
     }
     let library = |(name, id): (&str, &str)| {

@@ -1,7 +1,7 @@
 //! Names and paths, each stored once per module.
 //!
 //! Used by [`super::dwarf`] and [`super::module`]. Names are demangled when they are first added.
-//! Invariant: all texts together take at most [`MOST_BYTES`]; further texts are replaced by
+//! Invariant: all texts together take at most [`MAX_BYTES`]; further texts are replaced by
 //! [`LEFT_OUT`] and counted.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ const LONGEST_PATH: usize = 4096;
 const LONGEST_NAME: usize = 1 << 14;
 
 /// Limit on the bytes of all texts of a look-up, in both forms.
-const MOST_BYTES: u64 = 32 << 20;
+const MAX_BYTES: u64 = 32 << 20;
 /// Replaces a text beyond the limit.
 const LEFT_OUT: &str = "(name left out: too many)";
 
@@ -41,7 +41,7 @@ impl Texts {
         if let Some(known) = self.names.get(raw) {
             return *known;
         }
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_BYTES {
             return self.other();
         }
         let id = self.add(demangle::readable(raw), raw.len());
@@ -55,7 +55,7 @@ impl Texts {
         if let Some(known) = self.files.get(path) {
             return *known;
         }
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_BYTES {
             return self.other();
         }
         let id = self.add(String::from_utf8_lossy(path).into_owned(), path.len());
@@ -109,7 +109,7 @@ mod tests {
             texts.file(format!("/{number}/{}", "x".repeat(LONGEST_PATH)).as_bytes());
         }
         assert!(
-            texts.bytes() <= MOST_BYTES + (LONGEST_NAME + (1 << 13)) as u64,
+            texts.bytes() <= MAX_BYTES + (LONGEST_NAME + (1 << 13)) as u64,
             "{}",
             texts.bytes()
         );

@@ -26,9 +26,9 @@ use profiler_symbols::{
 };
 
 /// Limit on the libraries of a profile that are kept. Their names are not looked up beyond it.
-const MOST_LIBRARIES: usize = 1 << 16;
+const MAX_LIBRARIES: usize = 1 << 16;
 /// Limit on the sum of their texts.
-const MOST_LIBRARY_BYTES: usize = 64 << 20;
+const MAX_LIBRARY_BYTES: usize = 64 << 20;
 
 /// Answers from the files on this machine. The libraries and the source files of the served file
 /// are read at the first request that needs them, and looked-up names are kept. If the file cannot
@@ -160,7 +160,7 @@ impl Libraries {
     const fn new() -> Self {
         Self {
             all: BTreeSet::new(),
-            bytes_left: MOST_LIBRARY_BYTES,
+            bytes_left: MAX_LIBRARY_BYTES,
         }
     }
 
@@ -172,7 +172,7 @@ impl Libraries {
             .bytes_left
             .checked_sub(bytes.saturating_add(library.build_id.len()));
         if let Some(left) = left
-            && self.all.len() < MOST_LIBRARIES
+            && self.all.len() < MAX_LIBRARIES
             && self.all.insert(library)
         {
             self.bytes_left = left;
@@ -226,14 +226,14 @@ mod tests {
     fn libraries_beyond_the_limits_are_left_out() {
         let library = |path: &str| Library::new("name", "id", path, "");
         let mut libraries = Libraries::new();
-        libraries.add(library(&"x".repeat(MOST_LIBRARY_BYTES)));
+        libraries.add(library(&"x".repeat(MAX_LIBRARY_BYTES)));
         assert!(libraries.all.is_empty());
-        for number in 0..MOST_LIBRARIES + 5 {
+        for number in 0..MAX_LIBRARIES + 5 {
             libraries.add(library(&number.to_string()));
             libraries.add(library("0"));
         }
-        assert_eq!(libraries.all.len(), MOST_LIBRARIES);
-        let kept = MOST_LIBRARY_BYTES - libraries.bytes_left;
+        assert_eq!(libraries.all.len(), MAX_LIBRARIES);
+        let kept = MAX_LIBRARY_BYTES - libraries.bytes_left;
         let texts = libraries
             .all
             .iter()

@@ -12,7 +12,7 @@ use super::metrics;
 use super::parsed::{Series, parse};
 use crate::TextFormat;
 use profiler_parent::internal::session_metrics::{
-    GroupKey, GroupSum, MOST_GROUPS, MOST_NAMES, OTHER, ProcessName, ProcessSum, SessionSums,
+    GroupKey, GroupSum, MAX_GROUPS, MAX_NAMES, OTHER, ProcessName, ProcessSum, SessionSums,
 };
 use profiler_parent::internal::session_metrics::{
     MetricsReading, PresentProcesses, ProcessMetricsRow,
@@ -199,10 +199,10 @@ fn ten_thousand_groups_have_a_bounded_number_of_series_and_none_is_lost() {
         found.map(|(_, value)| *value).collect::<Vec<f64>>()
     };
     let entries = of("profiler_group_entries_total");
-    assert_eq!(entries.len(), MOST_GROUPS + 1);
+    assert_eq!(entries.len(), MAX_GROUPS + 1);
     let expected: u64 = (0..GROUPS).map(|number| number + 2).sum();
     assert_eq!(entries.iter().sum::<f64>(), expected as f64);
-    let in_other = (GROUPS - MOST_GROUPS as u64) as f64;
+    let in_other = (GROUPS - MAX_GROUPS as u64) as f64;
     assert_eq!(of("profiler_groups_in_other"), [in_other]);
     let other = [("process", OTHER), ("kind", OTHER), ("group", OTHER)];
     let other = series("profiler_group_run_duration_seconds_count", &other);
@@ -212,7 +212,7 @@ fn ten_thousand_groups_have_a_bounded_number_of_series_and_none_is_lost() {
 #[test]
 fn further_names_of_processes_share_one_row() {
     let mut sums = SessionSums::default();
-    let lives: Vec<(ProcessName, ProcessSum)> = (0..MOST_NAMES + 50)
+    let lives: Vec<(ProcessName, ProcessSum)> = (0..MAX_NAMES + 50)
         .map(|number| {
             let sum = ProcessSum {
                 starts: 1,
@@ -240,7 +240,7 @@ fn further_names_of_processes_share_one_row() {
         .iter()
         .filter(|((name, _), _)| name == "profiler_process_starts_total");
     let starts: Vec<f64> = starts.map(|(_, value)| *value).collect();
-    assert_eq!(starts.len(), MOST_NAMES + 1);
+    assert_eq!(starts.len(), MAX_NAMES + 1);
     assert_eq!(starts.iter().sum::<f64>(), lives.len() as f64);
     let other = series("profiler_process_starts_total", &[("process", OTHER)]);
     assert_eq!(all.get(&other), Some(&50.0));

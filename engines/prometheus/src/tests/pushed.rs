@@ -9,7 +9,7 @@ use crate::TextFormat;
 use profiler_parent::internal::session_metrics::MetricsReading;
 use profiler_parent::internal::session_metrics::OTHER;
 use profiler_parent::internal::session_metrics::{
-    CaptureSum, DestinationNumbers, DestinationSum, ListedPusher, MOST_DESTINATIONS, PushNumbers,
+    CaptureSum, DestinationNumbers, DestinationSum, ListedPusher, MAX_DESTINATIONS, PushNumbers,
     PushOutcomes, PushSource, PushSums,
 };
 
@@ -132,7 +132,7 @@ fn a_pusher_that_has_ended_keeps_its_numbers_and_nothing_waits_for_it() {
 #[test]
 fn further_destinations_share_one_series() {
     let sums = Arc::<PushSums>::default();
-    let addresses: Vec<String> = (0..MOST_DESTINATIONS + 5)
+    let addresses: Vec<String> = (0..MAX_DESTINATIONS + 5)
         .map(|number| format!("otlp+http://host-{number}"))
         .collect();
     let _pushers: Vec<_> = addresses
@@ -143,7 +143,7 @@ fn further_destinations_share_one_series() {
     let requests = text
         .lines()
         .filter(|line| line.starts_with("profiler_push_requests_total{"));
-    assert_eq!(requests.count(), MOST_DESTINATIONS + 1);
+    assert_eq!(requests.count(), MAX_DESTINATIONS + 1);
     let other = [("destination", OTHER)];
     let number = |name| number(&sums, name, &other);
     assert_eq!(number("profiler_push_requests_total"), Some(20.0));

@@ -25,9 +25,9 @@ const TURN: Duration = Duration::from_millis(1200);
 const MS: Duration = Duration::from_millis(1);
 const PROMISED_US: f64 = 50.0;
 /// Capacity of [`BARE`].
-const MOST: usize = 1 << 16;
+const MAX: usize = 1 << 16;
 /// Times at which the bare handler ran.
-static BARE: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static BARE: [AtomicU64; MAX] = [const { AtomicU64::new(0) }; MAX];
 static BARE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
@@ -77,7 +77,7 @@ fn signalled() -> Result<Vec<f64>> {
     handle(note_the_time)?;
     BARE_COUNT.store(0, Ordering::Relaxed);
     let (_, gaps) = beside_for(TURN, gaps, MS, signal)?;
-    let count = BARE_COUNT.load(Ordering::Relaxed).min(MOST);
+    let count = BARE_COUNT.load(Ordering::Relaxed).min(MAX);
     Ok(BARE[..count]
         .iter()
         .filter_map(|at| gaps.around(at.load(Ordering::Relaxed)))

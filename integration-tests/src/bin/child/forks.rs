@@ -126,13 +126,13 @@ fn daemon(words: Words<'_>) -> anyhow::Result<String> {
 }
 
 /// The seconds after which a process that a test leaves behind ends by itself.
-const MOST_SECONDS: u32 = 900;
+const MAX_SECONDS: u32 = 900;
 
 /// Goes on until the test kills this process. If the test itself is killed, the process ends after
-/// [`MOST_SECONDS`].
+/// [`MAX_SECONDS`].
 fn live_on(mut writer: std::io::PipeWriter, scribbles: bool) {
     // SAFETY: the call has no preconditions.
-    unsafe { libc::alarm(MOST_SECONDS) };
+    unsafe { libc::alarm(MAX_SECONDS) };
     let _ = std::io::Write::write_all(&mut writer, &std::process::id().to_ne_bytes());
     if scribbles {
         let _ = crate::pool_corruptor::scribble_forever();

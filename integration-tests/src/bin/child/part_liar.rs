@@ -233,14 +233,14 @@ fn vanishing(part_file: &File) -> anyhow::Result<u64> {
 
 /// A part without an end, which grows up to 512 MiB.
 fn growing(part_file: &File) -> anyhow::Result<u64> {
-    const MOST: u64 = 512 << 20;
+    const MAX: u64 = 512 << 20;
     let front = part(r#","x":""#);
     let front = &front.as_bytes()[..front.len() - 1];
     put(part_file, front)?;
     let more = vec![b'x'; 1 << 20];
     let at = std::cell::Cell::new(front.len() as u64);
     meanwhile(part_file, move |part_file| {
-        if at.get() < MOST {
+        if at.get() < MAX {
             part_file.write_all_at(&more, at.get())?;
             at.set(at.get() + more.len() as u64);
         }

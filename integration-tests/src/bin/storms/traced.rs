@@ -101,10 +101,10 @@ fn triangle(most: u64) -> u64 {
 }
 
 fn compute_often(stop: &AtomicBool) -> Result<()> {
-    const MOST: u64 = 100_000;
+    const MAX: u64 = 100_000;
     while goes_on(stop) {
-        let sum = triangle(MOST);
-        ensure!(sum == MOST * (MOST + 1) / 2, "a wrong result: {sum}");
+        let sum = triangle(MAX);
+        ensure!(sum == MAX * (MAX + 1) / 2, "a wrong result: {sum}");
         RESULTS.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())

@@ -15,11 +15,11 @@ const TURNS: usize = 5;
 /// The beginning of the names of other profilers.
 const PEER: &str = "peer_";
 /// The largest cost of a span with a field, in two reads of the clock.
-const MOST_CLOCK_READS: f64 = 2.5;
+const MAX_CLOCK_READS: f64 = 2.5;
 /// The largest share of the cost of the best peer.
-const MOST_OF_PEER: f64 = 0.5;
+const MAX_OF_PEER: f64 = 0.5;
 /// The largest share of entries that find no room: a round that drops entries is too fast.
-const MOST_DROPPED_PCT: f64 = 0.0;
+const MAX_DROPPED_PCT: f64 = 0.0;
 
 /// The share of entries that found no room, among the operations of a subject.
 const DROPPED: &str = "dropped_pct";
@@ -119,13 +119,13 @@ fn report(subjects: &[Subject], costs: &Costs) -> ExitCode {
         "tracing.span_with_field.ratio",
         ours / clock,
         "x",
-        Some(MOST_CLOCK_READS),
+        Some(MAX_CLOCK_READS),
     );
     rows.put(
         "tracing.dropped_pct",
         costs.of("profiler", DROPPED),
         "%",
-        Some(MOST_DROPPED_PCT),
+        Some(MAX_DROPPED_PCT),
     );
     let names = || subjects.iter().map(|subject| subject.name);
     for name in names().filter(|name| !matches!(*name, "disabled" | "profiler")) {
@@ -148,7 +148,7 @@ fn report(subjects: &[Subject], costs: &Costs) -> ExitCode {
             "tracing.vs_best_peer.ratio",
             ours / best,
             "x",
-            Some(MOST_OF_PEER),
+            Some(MAX_OF_PEER),
         );
     }
     ExitCode::from(u8::from(!rows.are_kept))

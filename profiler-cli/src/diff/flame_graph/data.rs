@@ -15,7 +15,7 @@ use super::tree::{DiffTree, FunctionNames, leave_out_small, shown};
 use crate::profile::Time;
 
 /// The largest number of changed functions of a process.
-const MOST_CHANGES: usize = 500;
+const MAX_CHANGES: usize = 500;
 
 /// All data of the page.
 #[derive(Debug, Serialize)]
@@ -195,7 +195,7 @@ impl PageProcess {
             let (before, after) = own.map(|[before, after]| (before, after)).unzip();
             [before, after]
         };
-        let changes = process.functions.iter().take(MOST_CHANGES);
+        let changes = process.functions.iter().take(MAX_CHANGES);
         Self {
             name: shown(&process.name),
             all: ByTime {

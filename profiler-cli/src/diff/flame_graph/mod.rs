@@ -8,7 +8,7 @@
 //! comparison only as a call tree, its flame graph draws differences without their signs, and its
 //! colours are those of categories.
 //!
-//! Invariants: the file has a bounded size ([`tree::MOST_NODES`]) and says how much is left out; it
+//! Invariants: the file has a bounded size ([`tree::MAX_NODES`]) and says how much is left out; it
 //! loads nothing, and forbids the browser to load anything; names are foreign text, which reaches
 //! the page only as JSON that contains no `<`.
 

@@ -111,7 +111,7 @@ fn the_page_has_the_merged_tree_of_all_runs() {
 #[test]
 fn small_parts_are_left_out_and_counted_and_all_times_add_up() {
     // More paths than fit, each with one sample, and one with many.
-    let count = tree::MOST_NODES + 1000;
+    let count = tree::MAX_NODES + 1000;
     let names: Vec<String> = (0..count).map(|number| format!("f{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let few = (1..count).map(|function| vec![0, function]);

@@ -3,7 +3,7 @@
 //! Used by [`super::data`]. A node stands for a path of functions with the same names; its times
 //! are the means over the runs of each side. Nodes with small shares are left out: a node
 //! [`LEFT_OUT`] below their caller has their time, so all times add up. Invariant: there are at most
-//! [`MOST_NODES`] nodes of functions, and as many for left-out ones.
+//! [`MAX_NODES`] nodes of functions, and as many for left-out ones.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use super::super::changes::Sides;
 use super::super::run::{ProcessRun, Run, Times};
 
 /// The largest number of nodes of all processes together.
-pub(super) const MOST_NODES: usize = 20_000;
+pub(super) const MAX_NODES: usize = 20_000;
 
 /// Nodes with smaller shares of both sides are left out: a twentieth of a pixel.
 const SMALLEST_SHARE: f64 = 2e-5;
 
 /// The maximum depth of a node; deeper nodes are left out.
-const MOST_DEPTH: usize = 500;
+const MAX_DEPTH: usize = 500;
 
 /// The longest name, in characters.
 const LONGEST_NAME: usize = 500;
@@ -153,7 +153,7 @@ impl DiffTree {
                 _ => {
                     let caller = caller.flatten();
                     let depth = caller.map_or(0, |(_, depth)| depth + 1);
-                    let is_kept = depth < MOST_DEPTH && self.share(total) >= least;
+                    let is_kept = depth < MAX_DEPTH && self.share(total) >= least;
                     let (function, time) = match is_kept {
                         true => (node.func, node.own),
                         false => (LEFT_OUT_NUMBER, *total),
@@ -186,7 +186,7 @@ pub(super) fn leave_out_small(trees: &mut [DiffTree]) -> usize {
     let mut shares: Vec<f64> = shares.collect();
     shares.sort_unstable_by(|one, other| other.total_cmp(one));
     // Keeps the nodes with larger shares than the first one that does not fit.
-    let least = shares.get(MOST_NODES).map(|share| share.next_up());
+    let least = shares.get(MAX_NODES).map(|share| share.next_up());
     let least = least.unwrap_or(SMALLEST_SHARE);
     trees.iter_mut().map(|tree| tree.leave_out(least)).sum()
 }

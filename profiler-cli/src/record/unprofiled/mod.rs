@@ -42,7 +42,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How many times longer than the last look a pause is.
 const COST_FACTOR: u32 = 200;
 /// The most processes of which the session is told. The further ones are one row.
-const MOST_LISTED: usize = 256;
+const MAX_LISTED: usize = 256;
 
 /// Runs `body`, which waits for the program, and looks for processes that do not record meanwhile.
 /// Afterwards the session knows them.
@@ -193,7 +193,7 @@ impl Watcher<'_> {
             reason,
         } = finding;
         let pid = ProcessId::new(pid);
-        if self.listed >= MOST_LISTED {
+        if self.listed >= MAX_LISTED {
             self.unlisted += usize::from(!self.session.lists(pid));
             return;
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::reason::Reason;
 
 /// The most programs that are kept.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 /// A process must be seen for this time before it is reported: a program that contains the profiler
 /// joins in a shorter time, and a forked process usually executes another program.
 const SEEN_FOR: Duration = Duration::from_millis(200);
@@ -79,7 +79,7 @@ impl Sightings {
             sighting.last = now;
             return sighting.stays(is_listed, examine);
         }
-        if self.seen.len() < MOST {
+        if self.seen.len() < MAX {
             let sighting = Sighting {
                 finding: examine(),
                 first: now,
@@ -260,8 +260,8 @@ mod tests {
             see(&mut sightings, pid, NOW, Reason::Static);
         }
         assert_eq!(sightings.end_look(|_| true), []);
-        assert_eq!(sightings.most_left_out(), 10_000 - MOST);
-        assert_eq!(sightings.end_look(|_| false).len(), MOST);
+        assert_eq!(sightings.most_left_out(), 10_000 - MAX);
+        assert_eq!(sightings.end_look(|_| false).len(), MAX);
         see(&mut sightings, 10_000, LATER, Reason::Static);
         assert_eq!(sightings.rest().len(), 1);
     }

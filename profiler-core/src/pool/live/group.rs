@@ -50,7 +50,7 @@ pub(crate) const PEAK_UNIT_NS: u64 = 16_000;
 pub(crate) const PEAK_END_BITS: u32 = 40;
 /// Bits of the end below the period number: a period is 2^15 units.
 const PERIOD_BITS: u32 = 15;
-const MOST_UNITS: u64 = (1 << (64 - PEAK_END_BITS)) - 1;
+const MAX_UNITS: u64 = (1 << (64 - PEAK_END_BITS)) - 1;
 
 /// Offsets of the words, for the reader.
 pub(crate) mod word {
@@ -174,7 +174,7 @@ impl GroupCell {
     /// late commit, whose slot already holds a later period, is not kept.
     fn note_peak(&self, wall_ns: u64, ended_ns: u64) {
         let end = ended_ns / PEAK_UNIT_NS;
-        let length = (wall_ns / PEAK_UNIT_NS).min(MOST_UNITS);
+        let length = (wall_ns / PEAK_UNIT_NS).min(MAX_UNITS);
         let peak = (length << PEAK_END_BITS) | end & ((1 << PEAK_END_BITS) - 1);
         let period = period_of(peak);
         let Some(place) = usize::try_from(period)

@@ -18,12 +18,12 @@ use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
 /// Maximum number of noted threads. If there are more, no thread is signalled any more.
-const MOST: usize = 256;
+const MAX: usize = 256;
 /// The stack that the handler itself needs.
 const HANDLER: u64 = 1024;
 
 /// The numbers of the noted threads; 0 for a free place.
-static SMALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static SMALL: [AtomicU64; MAX] = [const { AtomicU64::new(0) }; MAX];
 /// The present number of noted threads, including threads that found no place in [`SMALL`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
 /// The present number of threads that found no place in [`SMALL`].

@@ -321,14 +321,14 @@ fn a5_invented_groups_take_bounded_memory_and_the_surplus_is_counted() {
             "the honest process was crowded out"
         );
         alerts += raised.len();
-        assert!(machine.last.len() <= MOST_REMEMBERED && machine.pending.is_empty());
+        assert!(machine.last.len() <= MAX_REMEMBERED && machine.pending.is_empty());
         assert!(machine.pending_of.is_empty());
     }
     assert_eq!(
         (alerts, machine.withheld().crowded),
-        (20 * (MOST_OF_PROCESS + 1), 20 * (1_000 - 512))
+        (20 * (MAX_OF_PROCESS + 1), 20 * (1_000 - 512))
     );
-    assert_eq!(machine.last.len(), MOST_REMEMBERED);
+    assert_eq!(machine.last.len(), MAX_REMEMBERED);
     let oldest = machine.last.values().min().unwrap().0 / MS;
     assert!(oldest > 10, "the latest are remembered: {oldest}");
 }
@@ -344,8 +344,8 @@ fn a5_a_long_collection_holds_a_bounded_number_of_groups() {
         });
         assert_eq!(at(&mut machine, i64::from(step) + 1, groups.collect()), []);
     }
-    assert_eq!(machine.pending.len(), MOST_PENDING);
-    assert_eq!(machine.withheld().crowded, 100_000 - MOST_PENDING as u64);
+    assert_eq!(machine.pending.len(), MAX_PENDING);
+    assert_eq!(machine.withheld().crowded, 100_000 - MAX_PENDING as u64);
 }
 
 /// A run, and the time of the poll that showed it first.
@@ -504,7 +504,7 @@ fn a5_memory_for_absent_groups_and_processes_is_bounded() {
         );
     }
     assert!(
-        machine.groups.len() <= MOST_ABSENT + 1_000,
+        machine.groups.len() <= MAX_ABSENT + 1_000,
         "{}",
         machine.groups.len()
     );
@@ -513,7 +513,7 @@ fn a5_memory_for_absent_groups_and_processes_is_bounded() {
         machine.poll(SessionNs(i64::from(process) * MS), []);
     }
     assert!(
-        machine.processes.len() <= MOST_PROCESSES + 1,
+        machine.processes.len() <= MAX_PROCESSES + 1,
         "{}",
         machine.processes.len()
     );

@@ -22,7 +22,7 @@ use super::runs::RunRanges;
 use super::selection::Selection;
 use super::store::{Samples, StoppedThreads};
 use functions::{FunctionInfo, FunctionList, found, ranks};
-use listed::{MOST_PROCESSES, MOST_THREADS, ProcessTime, ThreadTime, largest};
+use listed::{MAX_PROCESSES, MAX_THREADS, ProcessTime, ThreadTime, largest};
 use missing::Missing;
 use selected::Selected;
 use table::FunctionRows;
@@ -140,9 +140,9 @@ pub(super) fn answer(
         missing: Missing::of(samples, runs.is_some()),
         unnamed: samples.frames.pending(),
         process_count: selected.processes.len(),
-        processes: largest(selected.processes, MOST_PROCESSES, ProcessTime::total_ns),
+        processes: largest(selected.processes, MAX_PROCESSES, ProcessTime::total_ns),
         thread_count: selected.threads.len(),
-        threads: largest(selected.threads, MOST_THREADS, ThreadTime::total_ns),
+        threads: largest(selected.threads, MAX_THREADS, ThreadTime::total_ns),
         functions: Vec::new(),
         path: Vec::new(),
         is_path_empty: false,

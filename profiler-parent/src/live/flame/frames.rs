@@ -24,18 +24,18 @@ pub(super) use process_frames::{KnownModules, ProcessFrames};
 use profiler_symbols::{Place, without_name};
 
 /// Limits on the frames, functions and files of a session.
-const MOST_FRAMES: usize = 1 << 18;
-const MOST_FUNCTIONS: usize = 1 << 18;
-const MOST_MODULES: usize = 1 << 14;
+const MAX_FRAMES: usize = 1 << 18;
+const MAX_FUNCTIONS: usize = 1 << 18;
+const MAX_MODULES: usize = 1 << 14;
 /// Limit on the bytes of all names of functions.
-const MOST_TEXT: usize = 32 << 20;
+const MAX_TEXT: usize = 32 << 20;
 /// The longest name of a function, and the longest path of a file, in bytes.
 const LONGEST_NAME: usize = 1024;
 const LONGEST_PATH: usize = 4096;
 /// Limit on the bytes of a build id. The linkers write 8 to 32.
 const LONGEST_BUILD_ID: usize = 64;
 /// Limit on the functions that are inlined at one address.
-const MOST_INLINED: usize = 64;
+const MAX_INLINED: usize = 64;
 
 /// Number of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -250,7 +250,7 @@ impl FrameTable {
         if !place.is_named() {
             return;
         }
-        let outer_first = place.frames.iter().rev().take(MOST_INLINED);
+        let outer_first = place.frames.iter().rev().take(MAX_INLINED);
         let functions: Box<[FunctionNumber]> = outer_first
             .map(|frame| {
                 let name = frame.function.as_deref().unwrap_or("(unnamed)");
@@ -270,10 +270,10 @@ impl FrameTable {
     ) -> FunctionNumber {
         let name: Arc<str> = start_of(name, LONGEST_NAME).into();
         let bytes = name.len();
-        let most = if self.text.saturating_add(bytes) > MOST_TEXT {
+        let most = if self.text.saturating_add(bytes) > MAX_TEXT {
             0
         } else {
-            MOST_FUNCTIONS
+            MAX_FUNCTIONS
         };
         let before = self.functions.all().len();
         let number = self.functions.intern(Function { name, module, kind }, most);
@@ -296,7 +296,7 @@ impl FrameTable {
         shown: impl FnOnce(&mut Self) -> FunctionNumber,
     ) -> FrameNumber {
         let before = self.frames.all().len();
-        let Some(number) = self.frames.intern(frame, MOST_FRAMES) else {
+        let Some(number) = self.frames.intern(frame, MAX_FRAMES) else {
             self.lost += 1;
             return FrameNumber(1); // the frame of `too_many`
         };
@@ -329,7 +329,7 @@ impl FrameTable {
             path: start_of(path, LONGEST_PATH).to_owned(),
             build_id: build_id.to_vec(),
         };
-        self.modules.intern(module, MOST_MODULES).map(ModuleNumber)
+        self.modules.intern(module, MAX_MODULES).map(ModuleNumber)
     }
 
     fn code(&mut self, module: ModuleNumber, address: u64) -> FrameNumber {

@@ -72,9 +72,9 @@ const ROOT: u32 = 0;
 const NO_FUNCTION: FunctionNumber = FunctionNumber(u32::MAX);
 const NOT_PLACED: u32 = u32::MAX;
 /// Limit on the nodes of a tree.
-const MOST_TREE_NODES: usize = 1 << 19;
+const MAX_TREE_NODES: usize = 1 << 19;
 /// Limit on the steps from a function to its caller in which a tree is inverted.
-const MOST_STEPS: usize = 1 << 22;
+const MAX_STEPS: usize = 1 << 22;
 
 /// The own time of a node in one process.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ pub(super) struct FunctionTree {
 impl FunctionTree {
     /// A tree without time.
     pub(super) fn new() -> Self {
-        Self::with_most(MOST_TREE_NODES)
+        Self::with_most(MAX_TREE_NODES)
     }
 
     fn with_most(most_nodes: usize) -> Self {
@@ -168,7 +168,7 @@ impl FunctionTree {
 
     /// The same time by callee: the children of a node are the callers of its function.
     pub(super) fn inverted(&self) -> Self {
-        self.inverted_within(MOST_STEPS)
+        self.inverted_within(MAX_STEPS)
     }
 
     /// Inverts in at most this many steps. Without a step left, time stays at the callee reached.

@@ -2,7 +2,7 @@
 //! group are selected by the time of its runs.
 //!
 //! Filled while a pool is read ([`super::process`]), read for a request. Invariants: at most
-//! [`MOST_RECENT`] samples are kept; the time of a sample that does not fit is counted as long as
+//! [`MAX_RECENT`] samples are kept; the time of a sample that does not fit is counted as long as
 //! the sample would be kept.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use super::weights::{ThreadNumber, Weight};
 /// How long samples are kept: longer than the pools remember the runs of a group.
 const RECENT_NS: i64 = 6_000_000_000;
 /// Limit on the samples of one process.
-const MOST_RECENT: usize = 1 << 16;
+const MAX_RECENT: usize = 1 << 16;
 
 /// A sample, or a part of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct RecentSamples {
 impl RecentSamples {
     /// Keeps a sample, unless it is too old. If there is no room, the oldest sample is left out.
     pub(super) fn keep(&mut self, sample: RecentSample, now_ns: i64) {
-        self.keep_within(MOST_RECENT, sample, now_ns);
+        self.keep_within(MAX_RECENT, sample, now_ns);
     }
 
     /// Keeps a sample of a chunk that is older than all that were read, unless it is too old.
@@ -55,7 +55,7 @@ impl RecentSamples {
     /// Puts the samples of an older chunk before the others. If there is no room for all of them,
     /// the oldest are left out.
     pub(super) fn end_older(&mut self) {
-        self.end_older_within(MOST_RECENT);
+        self.end_older_within(MAX_RECENT);
     }
 
     fn end_older_within(&mut self, most: usize) {

@@ -13,11 +13,11 @@ use super::window::Window;
 
 /// Default and largest numbers of nodes and rows in an answer.
 const NODES: usize = 4000;
-const MOST_NODES: usize = 20_000;
+const MAX_NODES: usize = 20_000;
 const ROWS: usize = 50;
-const MOST_ROWS: usize = 10_000;
+const MAX_ROWS: usize = 10_000;
 /// The longest path to a node.
-const MOST_PATH: usize = 2048;
+const MAX_PATH: usize = 2048;
 
 /// The kind of time that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,10 +149,10 @@ impl Selection {
             group: query.get("group").and_then(WantedGroup::parse),
             is_inverted: is_set("inverted"),
             compares: is_set("compare"),
-            path: path.take(MOST_PATH).collect(),
+            path: path.take(MAX_PATH).collect(),
             find: query.get("find").unwrap_or_default().to_lowercase(),
-            nodes: query.rows("nodes", NODES).min(MOST_NODES),
-            rows: query.rows("rows", ROWS).min(MOST_ROWS),
+            nodes: query.rows("nodes", NODES).min(MAX_NODES),
+            rows: query.rows("rows", ROWS).min(MAX_ROWS),
             sort,
             is_ascending: match query.get("order") {
                 Some("asc") => true,
@@ -201,7 +201,7 @@ mod tests {
         assert!(all.runs_of().is_some_and(|group| group.name == "a:b"));
         let path: Vec<_> = all.path.iter().map(|id| id.to_string()).collect();
         assert_eq!(path, ["0000000000000003", "00000000000000f4"]);
-        assert_eq!((all.find.as_str(), all.nodes), ("ab", MOST_NODES));
+        assert_eq!((all.find.as_str(), all.nodes), ("ab", MAX_NODES));
         assert!(all.is_inverted && !all.compares);
         let wrong = parse("window=x&time=&thread=-1&group=nothing:a&path=x.2&nodes=-1&sort=?");
         assert_eq!(wrong, parse(""));

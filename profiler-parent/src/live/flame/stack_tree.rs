@@ -18,7 +18,7 @@ use super::hash::FastHash;
 pub(super) use paths::RecorderPaths;
 
 /// Limit on the nodes of one process.
-const MOST_NODES: usize = 1 << 17;
+const MAX_NODES: usize = 1 << 17;
 
 /// Number of a node of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,7 +153,7 @@ impl StackTree {
         key: NodeKey,
         frames: &mut impl FrameSource,
     ) -> Option<NodeNumber> {
-        if self.nodes.len() >= MOST_NODES || !frames.has_room() {
+        if self.nodes.len() >= MAX_NODES || !frames.has_room() {
             return None;
         }
         let number = u32::try_from(self.nodes.len()).ok()?;

@@ -33,12 +33,12 @@ const EVERY_NS: i64 = 950_000_000;
 const TIDY_PASSES: u64 = 16;
 /// Limits on the distinct pairs of thread and stack, and on the distinct pairs of frame and caller,
 /// of all processes together.
-const MOST_CELLS: usize = 1 << 18;
-const MOST_NODES: usize = 1 << 20;
+const MAX_CELLS: usize = 1 << 18;
+const MAX_NODES: usize = 1 << 20;
 /// The share of the cells that every process may take, however many processes there are.
 const LEAST_SHARE: usize = 1 << 12;
 /// Limit on the ended processes whose samples are kept: those that ended last.
-const MOST_ENDED: usize = 2048;
+const MAX_ENDED: usize = 2048;
 
 /// The longest text of a panic that is shown, in bytes.
 const LONGEST_PANIC: usize = 200;
@@ -93,7 +93,7 @@ impl Samples {
             ended: Vec::new(),
             forgotten: Weight::default(),
             frames: FrameTable::default(),
-            room: Room::of(MOST_CELLS, MOST_NODES),
+            room: Room::of(MAX_CELLS, MAX_NODES),
             passes: 0,
             is_behind: true,
             read_ns: 0,
@@ -259,7 +259,7 @@ impl Samples {
             Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
         });
         let sharers = self.open.iter().count() + 1;
-        self.room.set_share((MOST_CELLS / sharers).max(LEAST_SHARE));
+        self.room.set_share((MAX_CELLS / sharers).max(LEAST_SHARE));
     }
 
     /// The most budgets of each process in this pass. An ended process is read in every pass, until
@@ -307,7 +307,7 @@ impl Samples {
         let ended = self.open.take_ended(|process| !process.is_behind());
         self.ended
             .extend(ended.into_iter().filter(|process| process.samples > 0));
-        let surplus = self.ended.len().saturating_sub(MOST_ENDED);
+        let surplus = self.ended.len().saturating_sub(MAX_ENDED);
         for process in self.ended.drain(..surplus) {
             let time = process.weights.within(None);
             self.forgotten = time.fold(self.forgotten, |sum, cell| sum.plus(cell.weight));

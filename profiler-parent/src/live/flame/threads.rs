@@ -20,17 +20,17 @@ use super::usage::{PutOffSample, SampleTimes, Spent, ThreadUsage, WaitRange};
 use super::weights::ThreadNumber;
 
 /// Limit on the threads of a process that are told apart.
-const MOST_THREADS: u32 = 4096;
+const MAX_THREADS: u32 = 4096;
 /// All other threads, their name, and the system's number that stands for them.
-const OTHERS: ThreadNumber = ThreadNumber(MOST_THREADS - 1);
+const OTHERS: ThreadNumber = ThreadNumber(MAX_THREADS - 1);
 const OTHER_THREADS: &str = "(other threads)";
 const OTHER_TID: ThreadId = ThreadId::new(0);
 /// Limit on the other threads whose usage is remembered.
-const MOST_OTHERS: usize = 1 << 14;
+const MAX_OTHERS: usize = 1 << 14;
 /// Limit on the system's numbers of threads whose rows are remembered.
-const MOST_TIDS: usize = 1 << 13;
+const MAX_TIDS: usize = 1 << 13;
 /// Limit on the threads with the same number of the system that are told apart: the latest.
-const MOST_LIVES: usize = 8;
+const MAX_LIVES: usize = 8;
 
 /// A thread whose samples were read.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ impl ThreadTable {
     }
 
     fn take_row(&mut self, row: ThreadInfo) {
-        if self.lives.len() >= MOST_TIDS && !self.lives.contains_key(&row.tid) {
+        if self.lives.len() >= MAX_TIDS && !self.lives.contains_key(&row.tid) {
             return;
         }
         let lives = self.lives.entry(row.tid).or_default();
@@ -178,7 +178,7 @@ impl ThreadTable {
             }),
         }
         lives.sort_by_key(|life| life.registered);
-        if lives.len() > MOST_LIVES {
+        if lives.len() > MAX_LIVES {
             lives.remove(0);
         }
     }
@@ -231,7 +231,7 @@ impl ThreadTable {
             let thread = self.all.get_mut(number.0 as usize);
             return thread.map(|thread| &mut thread.usage);
         }
-        if self.others.len() < MOST_OTHERS || self.others.contains_key(&tid) {
+        if self.others.len() < MAX_OTHERS || self.others.contains_key(&tid) {
             return Some(self.others.entry(tid).or_default());
         }
         None
@@ -251,7 +251,7 @@ impl ThreadTable {
         until_ns: i64,
     ) -> impl Iterator<Item = (ThreadNumber, NodeNumber, WaitRange)> {
         // A thread whose usage is forgotten would seem to wait since its sample in an older chunk.
-        if !self.awaits_older && self.others.len() > MOST_OTHERS / 2 {
+        if !self.awaits_older && self.others.len() > MAX_OTHERS / 2 {
             self.others.retain(|_, usage| usage.is_needed());
         }
         self.usages().filter_map(move |(number, usage)| {

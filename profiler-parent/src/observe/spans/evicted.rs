@@ -1,7 +1,7 @@
 //! Spans that were evicted before they ended. They are counted at eviction, so their ends must not
 //! be counted again.
 //!
-//! Owned by [`super::Spans`]. The latest [`MOST`] are remembered, at about 64 bytes each; the end
+//! Owned by [`super::Spans`]. The latest [`MAX`] are remembered, at about 64 bytes each; the end
 //! of an older one counts as an end without a start. Spans without a number are identified by a
 //! hash of their name and text; a collision within one thread makes a count wrong by one.
 
@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use profiler_core::ids::ThreadId;
 
 /// Limit on the remembered spans of one process.
-pub(super) const MOST: usize = 16 * 1024;
+pub(super) const MAX: usize = 16 * 1024;
 
 /// Identifies an evicted span: by its number, or by its thread and the hash of its name and text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ impl EvictedSpans {
 
     fn add(&mut self, key: Key) {
         if let Some((age, oldest)) = self.by_age.first_key_value().map(|(age, key)| (*age, *key))
-            && self.by_age.len() >= MOST
+            && self.by_age.len() >= MAX
         {
             self.remove(oldest, age);
         }

@@ -133,7 +133,7 @@ fn the_details_of_a_span_are_limited_in_number() {
     let span = spans.end_numbered(7, Timestamp::ZERO, 1).unwrap();
     assert_eq!(
         (span.marker.details.len(), span.marker.cut),
-        (MOST_DETAILS, true)
+        (MAX_DETAILS, true)
     );
 }
 
@@ -152,9 +152,9 @@ fn open_spans_and_early_ends_are_limited_in_number() {
                 .is_none()
         );
     }
-    assert_eq!(spans.open().count(), MOST_OPEN);
-    assert_eq!(spans.early.len(), MOST_EARLY);
-    assert_eq!(spans.take_all().len(), MOST_OPEN);
+    assert_eq!(spans.open().count(), MAX_OPEN);
+    assert_eq!(spans.early.len(), MAX_EARLY);
+    assert_eq!(spans.take_all().len(), MAX_OPEN);
     assert_eq!(
         (
             spans.open().count(),
@@ -178,12 +178,12 @@ fn new_spans_evict_the_oldest_open_spans() {
         Some(4_999),
         "the latest leaked span is still open"
     );
-    assert_eq!(spans.orphans(), 5_002 - MOST_OPEN as u64);
+    assert_eq!(spans.orphans(), 5_002 - MAX_OPEN as u64);
 }
 
 #[test]
 fn an_evicted_span_counts_once_also_if_it_ends_later() {
-    let most = MOST_OPEN as u64;
+    let most = MAX_OPEN as u64;
     let mut spans = Spans::default();
     (0..most).for_each(|id| start(&mut spans, id, numbered(1, id, id)));
     (most..2 * most).for_each(|id| start(&mut spans, id, labelled(1, "load", "a", id)));
@@ -239,7 +239,7 @@ fn evicted_spans_are_remembered_per_thread_and_limited_in_number() {
             next += 1;
         });
     };
-    evict(&mut spans, MOST_OPEN);
+    evict(&mut spans, MAX_OPEN);
     spans.forget_thread(ThreadId::new(2));
     assert_eq!(
         [
@@ -249,7 +249,7 @@ fn evicted_spans_are_remembered_per_thread_and_limited_in_number() {
         ],
         [0, 1, 1]
     );
-    evict(&mut spans, evicted::MOST);
+    evict(&mut spans, evicted::MAX);
     assert_eq!(
         late(&mut spans, 1),
         1,
@@ -267,7 +267,7 @@ fn open_spans_and_their_details_are_limited_in_bytes() {
     };
     for id in 0..1_000 {
         start(&mut spans, id, large_span(id));
-        for _ in 0..MOST_DETAILS {
+        for _ in 0..MAX_DETAILS {
             spans.detail(
                 id,
                 Detail {
@@ -279,7 +279,7 @@ fn open_spans_and_their_details_are_limited_in_bytes() {
     }
     let weigh = |spans: &Spans| spans.open().map(|(_, span)| span.weight()).sum::<usize>();
     assert!(
-        weigh(&spans) <= MOST_BYTES && spans.bytes == weigh(&spans),
+        weigh(&spans) <= MAX_BYTES && spans.bytes == weigh(&spans),
         "{}",
         weigh(&spans)
     );
@@ -326,7 +326,7 @@ fn t2_a_thread_is_in_the_groups_of_its_open_spans_until_the_last_of_a_group_ends
             && spans.by_thread.is_empty()
     );
     (10..500).for_each(|id| start(&mut spans, id, grouped(id, &format!("group {id}"))));
-    assert_eq!(spans.groups(T).len(), MOST_GROUPS);
+    assert_eq!(spans.groups(T).len(), MAX_GROUPS);
 }
 
 #[test]

@@ -24,9 +24,9 @@ pub(crate) use process_sum::plain_name;
 pub use process_sum::{OTHER, ProcessEnd, ProcessName, ProcessSum};
 
 /// The most groups that have sums of their own.
-pub const MOST_GROUPS: usize = 1000;
+pub const MAX_GROUPS: usize = 1000;
 /// The most names of processes that have sums of their own.
-pub const MOST_NAMES: usize = 200;
+pub const MAX_NAMES: usize = 200;
 
 /// The last numbers of a process whose pool is closed.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +49,8 @@ pub struct SessionSums {
 impl Default for SessionSums {
     fn default() -> Self {
         Self {
-            groups: BoundedSums::new(MOST_GROUPS),
-            processes: BoundedSums::new(MOST_NAMES),
+            groups: BoundedSums::new(MAX_GROUPS),
+            processes: BoundedSums::new(MAX_NAMES),
         }
     }
 }

@@ -13,12 +13,12 @@ use crate::process_table::{ProcessState, Remains, TrackedProcess};
 /// The name of the sum of all further names.
 pub const OTHER: &str = "other";
 /// The longest name, in bytes. Longer ones are cut.
-const MOST_BYTES: usize = 256;
+const MAX_BYTES: usize = 256;
 
 /// A name as it is shown: limited in length, and without control characters other than the end of a
 /// line. Names that are then equal are the same name.
 pub(crate) fn plain_name(name: &str) -> Arc<str> {
-    let end = name.floor_char_boundary(MOST_BYTES);
+    let end = name.floor_char_boundary(MAX_BYTES);
     let name = name.get(..end).unwrap_or_default();
     if !name.contains(is_unfit) {
         return name.into();
@@ -197,7 +197,7 @@ mod tests {
     fn names_are_limited_and_without_control_characters() {
         assert_eq!(&*plain_name("a \"b\"\\\nc"), "a \"b\"\\\nc");
         assert_eq!(&*plain_name("a\0b\x1b"), "a\u{fffd}b\u{fffd}");
-        assert_eq!(plain_name(&"é".repeat(200)).len(), MOST_BYTES);
+        assert_eq!(plain_name(&"é".repeat(200)).len(), MAX_BYTES);
     }
 
     #[test]

@@ -14,7 +14,7 @@ const JOINED: u64 = 3;
 /// addition, one socket waits to be closed.
 const PENDING: u64 = 3;
 /// The largest number of connections that are kept, and of refused processes that are listed.
-const MOST: u64 = 128;
+const MAX: u64 = 128;
 /// The smallest number of both.
 const FEWEST: u64 = 8;
 
@@ -47,7 +47,7 @@ impl Limits {
 
     fn of(descriptors: u64) -> Self {
         let share = descriptors / 2;
-        let each = (share / 16).clamp(FEWEST, MOST);
+        let each = (share / 16).clamp(FEWEST, MAX);
         let joined = share.saturating_sub(each * (PENDING + 1)) / JOINED;
         let most = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         Self {

@@ -14,7 +14,7 @@ use profiler_sys::{OwnFile, spawn_quiet};
 use crate::sys::maps_file;
 
 /// The most threads that look at the same time.
-const MOST_LOOKS: usize = 4;
+const MAX_LOOKS: usize = 4;
 
 /// Begins to look at processes.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl PoolLooks {
     pub(super) fn begin(&self, key: PoolId, pid: ProcessId, pool: Arc<OwnFile>) -> PoolLook {
         let (sender, answer) = bounded(1);
         let running = Arc::clone(&self.0);
-        if Arc::strong_count(&running) <= MOST_LOOKS + 1 {
+        if Arc::strong_count(&running) <= MAX_LOOKS + 1 {
             // An error drops the sender: not known.
             let _ = spawn_quiet("profiler-look", move || {
                 let is_mapped = pool.get().ok().and_then(|pool| maps_file(pid, pool));
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn few_threads_look_at_the_same_time() {
         let looks = PoolLooks::default();
-        let _running: Vec<Arc<()>> = (0..MOST_LOOKS).map(|_| Arc::clone(&looks.0)).collect();
+        let _running: Vec<Arc<()>> = (0..MAX_LOOKS).map(|_| Arc::clone(&looks.0)).collect();
         let pid = ProcessId::new(std::process::id());
         let pool: Arc<OwnFile> = Arc::new(create_pool_file(4096).unwrap().into());
         let mut look = looks.begin(PoolId::new(1), pid, pool);

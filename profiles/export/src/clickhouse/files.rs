@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{BatchIdentity, FleetTable};
-use crate::bodies::{BodySink, EncodedBody, MOST_BODY_BYTES};
+use crate::bodies::{BodySink, EncodedBody, MAX_BODY_BYTES};
 use crate::recording::{Recording, Totals};
 use crate::{ExportError, FleetLabels};
 use profiler_files::output::{ProfileFile, WriteBehind};
@@ -21,7 +21,7 @@ pub(crate) fn write(
     std::fs::create_dir_all(to)?;
     let mut files = TableFiles::create(to)?;
     let identity = BatchIdentity::of(recording.survey(), labels);
-    let totals = super::encode(recording, &identity, MOST_BODY_BYTES, &mut files)?;
+    let totals = super::encode(recording, &identity, MAX_BODY_BYTES, &mut files)?;
     let paths = FleetTable::ALL.map(|table| to.join(file_name(table)));
     for file in files.0 {
         file.finish()?.commit()?;

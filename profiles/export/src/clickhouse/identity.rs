@@ -19,7 +19,7 @@ pub(crate) struct BatchIdentity {
 
 /// Limit on a session's start, in nanoseconds since 1970 (146 years), so that adding times of the
 /// session does not overflow.
-const MOST_NS: i64 = 1 << 62;
+const MAX_NS: i64 = 1 << 62;
 
 impl BatchIdentity {
     /// The identity of a profile, to whose `meta` the labels have been applied.
@@ -44,7 +44,7 @@ impl BatchIdentity {
 fn start_unix_ns(meta: &Meta) -> i64 {
     let exact = meta.start_unix_ns.and_then(|ns| i64::try_from(ns).ok());
     let rounded = || meta.start_time.map(|ms| (ms * 1e6) as i64);
-    exact.or_else(rounded).unwrap_or(0).clamp(0, MOST_NS)
+    exact.or_else(rounded).unwrap_or(0).clamp(0, MAX_NS)
 }
 
 fn range_end_ns(meta: &Meta) -> u64 {

@@ -18,7 +18,7 @@ use crate::tree::ThreadTree;
 /// The length of a row's window, in microseconds.
 const WINDOW_US: i64 = 10_000_000;
 /// Most samples of a row.
-const MOST_SAMPLES: usize = 16_384;
+const MAX_SAMPLES: usize = 16_384;
 
 /// Writes the samples of threads. See the [module](self).
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl SampleRows {
 
 impl Window {
     fn takes(&self, number: i64) -> bool {
-        self.number == number && self.stack.len() < MOST_SAMPLES
+        self.number == number && self.stack.len() < MAX_SAMPLES
     }
 
     fn add(&mut self, number: i64, (start, end): (i64, i64), stack: u64, cpu: u64) {

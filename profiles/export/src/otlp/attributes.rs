@@ -1,7 +1,7 @@
 //! Attributes (`KeyValue`): a name and a typed value.
 //!
 //! Used for resources, spans, events and data points. Numbers of a payload stay numbers; lists and
-//! objects keep their structure. Invariant: a text has at most [`MOST_TEXT`] bytes.
+//! objects keep their structure. Invariant: a text has at most [`MAX_TEXT`] bytes.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ const VALUE: u64 = 2;
 const ITEMS: u64 = 1;
 
 /// The largest number of bytes of a text. A longer one is cut.
-const MOST_TEXT: usize = 16 * 1024;
+const MAX_TEXT: usize = 16 * 1024;
 
 /// Adds an attribute whose value is a text.
 pub(super) fn add_text(field: u64, key: &str, text: &str, to: &mut Message) {
@@ -113,6 +113,6 @@ fn of_value(value: &Value) -> Option<Message> {
 
 /// The beginning of a text, up to a limit.
 fn cut(text: &str) -> &str {
-    let end = text.floor_char_boundary(MOST_TEXT);
+    let end = text.floor_char_boundary(MAX_TEXT);
     text.get(..end).unwrap_or(text)
 }

@@ -4,7 +4,7 @@ use profiler_reader::Meta;
 
 /// Limit on the session's start, in nanoseconds (146 years), so that sums with session times do not
 /// overflow.
-const MOST_NS: i64 = 1 << 62;
+const MAX_NS: i64 = 1 << 62;
 
 /// Converts session times to times of day. A profile without a start begins in 1970.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ impl UnixClock {
         let exact = meta.start_unix_ns.and_then(|ns| i64::try_from(ns).ok());
         let rounded = || meta.start_time.map_or(0.0, |ms| ms * 1e6) as i64;
         Self {
-            start_ns: exact.unwrap_or_else(rounded).clamp(0, MOST_NS),
+            start_ns: exact.unwrap_or_else(rounded).clamp(0, MAX_NS),
         }
     }
 

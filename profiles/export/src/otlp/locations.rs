@@ -2,12 +2,12 @@
 //!
 //! Used by [`super::profiles`]. Functions that are inlined at an address are lines of one location,
 //! as in pprof. A sample without a stack has the one function `(program)`. Of a deep stack, the
-//! innermost [`MOST_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`] as their caller.
+//! innermost [`MAX_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`] as their caller.
 
 use std::collections::HashMap;
 
 use super::super::by_row::ByRow;
-use super::super::depth::{CALLERS_LEFT_OUT, MOST_FRAMES};
+use super::super::depth::{CALLERS_LEFT_OUT, MAX_FRAMES};
 use super::super::recording::Thread;
 use super::super::tree::What;
 use super::dictionary::{
@@ -84,7 +84,7 @@ impl Locations {
         let mut locations = Vec::new();
         let mut inlined = Vec::new();
         let mut frames = stack.into_iter().flat_map(|stack| tables.stack(stack));
-        for (id, frame) in frames.by_ref().take(MOST_FRAMES) {
+        for (id, frame) in frames.by_ref().take(MAX_FRAMES) {
             let is_inlined = tables.is_inlined(id);
             let is_alone = inlined.is_empty() && !is_inlined;
             let known = self.frames.get(id.0).copied().filter(|_| is_alone);

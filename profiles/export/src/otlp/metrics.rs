@@ -22,7 +22,7 @@ use profiler_reader::{CounterSeries, CounterValue, EntryTotals, Survey};
 /// The shortest time between two points of a counter.
 const STEP_NS: u64 = 1_000_000_000;
 /// The largest number of points in one message.
-const MOST_POINTS: usize = 4096;
+const MAX_POINTS: usize = 4096;
 
 /// Fields of `Metric`.
 mod metric {
@@ -51,7 +51,7 @@ mod point {
 }
 
 /// The largest whole number up to which an `f64` represents every whole number exactly.
-const MOST_WHOLE: f64 = (1_i64 << 53) as f64;
+const MAX_WHOLE: f64 = (1_i64 << 53) as f64;
 
 /// Encodes all counters.
 pub(super) fn encode(
@@ -172,7 +172,7 @@ impl Points<'_> {
                 points.push(last);
             }
             last = Some((at, value(&of_counter) / series.per_unit));
-            if points.len() >= MOST_POINTS {
+            if points.len() >= MAX_POINTS {
                 requests.add(&self.metric(series, is_whole, first.unwrap_or(0), &points))?;
                 points.clear();
             }
@@ -233,7 +233,7 @@ fn metric(series: &Series, mut data: Message) -> Message {
 
 /// Whether a value can be written as a whole number.
 fn is_whole(value: f64) -> bool {
-    value.fract() == 0.0 && value.abs() < MOST_WHOLE
+    value.fract() == 0.0 && value.abs() < MAX_WHOLE
 }
 
 impl Metrics<'_> {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::super::by_row::ByRow;
-use super::super::depth::MOST_FRAMES;
+use super::super::depth::MAX_FRAMES;
 use super::super::recording::Thread;
 use super::kinds::MarkerKind;
 use super::span_message::{Vocabulary, marker_name};
@@ -18,9 +18,9 @@ use super::thread_spans::ThreadSpans;
 use profiler_reader::{NodeId, Tables};
 
 /// The number of open spans that are tried for a sample.
-const MOST_TRIED: usize = 64;
+const MAX_TRIED: usize = 64;
 /// The number of different labels of a stack that are known: the innermost ones.
-const MOST_LABELS: usize = 64;
+const MAX_LABELS: usize = 64;
 /// The field of a payload that has the name of a group.
 const GROUP: &str = "group";
 
@@ -119,7 +119,7 @@ impl<'s> OpenSpans<'s> {
             candidate.label.is_none_or(has)
         };
         let mut belongs = SampleContext::default();
-        for ((_, place), candidate) in self.open.iter().rev().take(MOST_TRIED) {
+        for ((_, place), candidate) in self.open.iter().rev().take(MAX_TRIED) {
             if !is_entered(candidate) {
                 continue;
             }
@@ -152,9 +152,9 @@ impl<'s> OpenSpans<'s> {
         if self.labels.get(stack.0).is_some() {
             return;
         }
-        let most = MOST_LABELS.min(self.names.len());
+        let most = MAX_LABELS.min(self.names.len());
         let mut labels = Vec::new();
-        for func in tables.functions(stack).take(MOST_FRAMES) {
+        for func in tables.functions(stack).take(MAX_FRAMES) {
             let function = tables.function(func);
             let label = function.and_then(|function| self.names.get(function.name).copied());
             let label = label.filter(|label| !labels.contains(label));

@@ -86,7 +86,7 @@ pub(super) fn encode(
 }
 
 /// The process whose samples are collected.
-struct Process {
+struct OtlpProcess {
     key: ProcessKey,
     name: String,
     resource: Message,
@@ -103,7 +103,7 @@ struct Profiles<'s> {
     locations: Locations,
     /// The resources of the body.
     request: Message,
-    process: Option<Process>,
+    process: Option<OtlpProcess>,
     /// The samples of the process, of each type, as fields of a profile.
     samples: [Message; TYPES.len()],
     /// Start of the first sample of the thread and end of the last, in nanoseconds since the
@@ -124,7 +124,7 @@ impl Sink for Profiles<'_> {
         {
             self.end_process();
             let process = self.index.process(thread);
-            self.process = Some(Process {
+            self.process = Some(OtlpProcess {
                 key: ProcessKey::of(thread),
                 name: self.index.name(process).to_owned(),
                 resource: resource(thread.pid, thread.process, &survey.meta),

@@ -5,7 +5,7 @@
 //! and what other threads recorded for a span. The sender of a flow is the parent of the span that
 //! received it, because a request is the cause of the work for it; if a span received several, the
 //! others are links. Invariants: parents form no circle; what other threads recorded takes at most
-//! [`MOST_BYTES`] of memory, and beyond it each span has one number.
+//! [`MAX_BYTES`] of memory, and beyond it each span has one number.
 
 use std::collections::HashMap;
 
@@ -19,11 +19,11 @@ use super::thread_spans::{Owner, ThreadSpans};
 use profiler_reader::{Survey, as_index};
 
 /// The limit on what threads recorded for spans of other threads, in bytes of memory.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// The memory of a part besides its content: its row, and about what the allocator adds.
 const PART_BYTES: usize = size_of::<(SpanKey, SpanPart)>() + 64;
 /// The number of ancestors among which a span is searched before it becomes their parent.
-const MOST_ANCESTORS: usize = 1000;
+const MAX_ANCESTORS: usize = 1000;
 
 /// The number of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,14 +150,14 @@ impl SpanIndex {
     fn descends(&self, key: SpanKey, from: SpanKey) -> bool {
         let first = self.places.get(&key).copied();
         let above = |place: &usize| self.above(self.entries.get(*place)?);
-        let ancestors = std::iter::successors(first, above).take(MOST_ANCESTORS);
+        let ancestors = std::iter::successors(first, above).take(MAX_ANCESTORS);
         let mut count = 0;
         let found = ancestors.inspect(|_| count += 1).any(|place| {
             self.entries
                 .get(place)
                 .is_some_and(|entry| entry.key == from)
         });
-        found || count == MOST_ANCESTORS
+        found || count == MAX_ANCESTORS
     }
 
     /// Finds the trace of each span.
@@ -334,7 +334,7 @@ impl FirstPass {
     fn add_parts(&mut self, key: SpanKey, parts: Vec<SpanPart>) {
         for part in parts {
             let bytes = self.bytes.saturating_add(part.length() + PART_BYTES);
-            if bytes <= MOST_BYTES {
+            if bytes <= MAX_BYTES {
                 self.bytes = bytes;
                 self.index.parts.push((key, part));
             } else {
@@ -393,7 +393,7 @@ mod tests {
     fn small_parts_are_bounded_by_their_memory_and_counted_beyond() {
         let mut first = FirstPass::new(&Survey::default());
         let keys = [1, 2].map(|number| (ProcessIndex(0), number));
-        let all = 2 * MOST_BYTES / PART_BYTES;
+        let all = 2 * MAX_BYTES / PART_BYTES;
         for _ in 0..all / 2 {
             for key in keys {
                 first.add_parts(key, vec![SpanPart::Event(Message::default())]);
@@ -401,7 +401,7 @@ mod tests {
         }
         let index = first.finish();
         let rows = index.parts.len();
-        assert!(rows * size_of::<(SpanKey, SpanPart)>() <= MOST_BYTES);
+        assert!(rows * size_of::<(SpanKey, SpanPart)>() <= MAX_BYTES);
         let dropped = keys.map(|key| match index.parts(key).last() {
             Some(SpanPart::Dropped(count)) => *count as usize,
             other => panic!("{other:?}"),

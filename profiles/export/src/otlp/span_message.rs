@@ -2,7 +2,7 @@
 //!
 //! Used by [`super::span_index`] for what other threads recorded, and by [`super::traces`].
 //! Invariants: no attribute of a span occurs twice, the last value counts; a span has at most
-//! [`MOST_ITEMS`] attributes, events and links each, and at most the given number of bytes; what is
+//! [`MAX_ITEMS`] attributes, events and links each, and at most the given number of bytes; what is
 //! left out is counted in it.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::thread_spans::ThreadInstant;
 use profiler_reader::{NodeId, RawMarker, Survey, Tables, TextField, as_index};
 
 /// The largest number of attributes, of events and of links of a span.
-const MOST_ITEMS: usize = 128;
+const MAX_ITEMS: usize = 128;
 
 /// The attribute with the stack at which a marker was recorded.
 const STACK_TRACE: &str = "code.stacktrace";
@@ -158,7 +158,7 @@ impl Vocabulary {
         let attributes = self.attributes(event::ATTRIBUTES, &instant.marker, thread);
         attributes
             .iter()
-            .take(MOST_ITEMS)
+            .take(MAX_ITEMS)
             .for_each(|(_, field)| body.append(field));
         let mut event = Message::default();
         event.message(span::EVENTS, &body);
@@ -176,7 +176,7 @@ fn stack_trace(stack: NodeId, tables: &Tables) -> String {
         .functions(stack)
         .filter_map(|func| tables.function(func));
     let names: Vec<&str> = functions
-        .take(MOST_ITEMS)
+        .take(MAX_ITEMS)
         .map(|function| function.name)
         .collect();
     names.join("\n")
@@ -251,7 +251,7 @@ impl SpanParts {
         add_span_ref(to, &mut link);
         let mut field = Message::default();
         field.message(span::LINKS, &link);
-        if self.links.len() < MOST_ITEMS && self.has_room(&field) {
+        if self.links.len() < MAX_ITEMS && self.has_room(&field) {
             self.links.push(field);
         } else {
             self.drop_one(2);
@@ -268,7 +268,7 @@ impl SpanParts {
             } else {
                 self.drop_one(0);
             }
-        } else if self.attributes.len() < MOST_ITEMS && self.has_room(&field) {
+        } else if self.attributes.len() < MAX_ITEMS && self.has_room(&field) {
             self.places.insert(key.clone(), self.attributes.len());
             self.attributes.push((key, field));
         } else {
@@ -277,7 +277,7 @@ impl SpanParts {
     }
 
     fn event(&mut self, field: Message) {
-        if self.events.len() < MOST_ITEMS && self.has_room(&field) {
+        if self.events.len() < MAX_ITEMS && self.has_room(&field) {
             self.events.push(field);
         } else {
             self.drop_one(1);

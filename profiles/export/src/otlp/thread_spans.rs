@@ -13,7 +13,7 @@ use super::kinds::MarkerKind;
 use profiler_reader::{RawMarker, as_index};
 
 /// The number of enclosing intervals that are tried.
-const MOST_TRIED: usize = 64;
+const MAX_TRIED: usize = 64;
 
 /// A span of a thread. At least one of its times is known.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +109,7 @@ impl<'m> ThreadSpans<'m> {
             while open.last().is_some_and(|(end, _)| *end <= query.start) {
                 open.pop();
             }
-            let tried = open.iter().rev().take(MOST_TRIED);
+            let tried = open.iter().rev().take(MAX_TRIED);
             let found = tried.copied().find(|(end, _)| *end >= query.end);
             let within = found.map(|(_, place)| place);
             match query.asks {

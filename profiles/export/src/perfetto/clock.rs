@@ -18,7 +18,7 @@ const TIMESTAMP: u64 = 2;
 
 /// Limit on the session's start, in nanoseconds (146 years), so that adding session times does not
 /// overflow.
-const MOST_NS: i64 = 1 << 62;
+const MAX_NS: i64 = 1 << 62;
 
 /// The clock of a trace.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(super) struct TraceClock {
 
 impl TraceClock {
     pub(super) fn of(meta: &Meta) -> Self {
-        let bounded = |ns: f64| (ns as i64).clamp(-MOST_NS, MOST_NS);
+        let bounded = |ns: f64| (ns as i64).clamp(-MAX_NS, MAX_NS);
         let start_unix_ns = meta.start_time.map(|ms| bounded(ms * 1e6));
         let monotonic = meta.start_monotonic_ns.map(bounded);
         let (id, start_ns) = match (monotonic, start_unix_ns) {

@@ -129,14 +129,14 @@ pub(super) fn counter_track<W: Write>(
 
 /// The limit below which an `f64` represents every whole number exactly. Other values are written
 /// as floating-point numbers.
-const MOST_WHOLE: f64 = (1_i64 << 53) as f64;
+const MAX_WHOLE: f64 = (1_i64 << 53) as f64;
 
 /// The event for a value of a counter: a whole number if it is one, to within the precision of the
 /// profile.
 pub(super) fn counter_value(track: TrackId, value: f64) -> Message {
     let mut event = event::new(event::COUNTER, track);
     let whole = value.round();
-    if (value - whole).abs() <= whole.abs() * f64::EPSILON * 16.0 && whole.abs() < MOST_WHOLE {
+    if (value - whole).abs() <= whole.abs() * f64::EPSILON * 16.0 && whole.abs() < MAX_WHOLE {
         event.signed(event::VALUE, whole as i64);
     } else {
         event.double(event::VALUE_WITH_FRACTION, value);

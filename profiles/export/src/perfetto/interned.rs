@@ -56,7 +56,7 @@ const NO_MAPPING: u64 = 1;
 const FIRST_ROW: u64 = 3;
 
 /// The most names of each kind that get a number. The others are written out.
-const MOST_NAMES: usize = 1 << 12;
+const MAX_NAMES: usize = 1 << 12;
 
 /// The kinds of names that no table of the profile has.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +131,7 @@ impl Interned {
             return Some(*known);
         }
         let iid = names.len() as u64 + 1;
-        if names.len() == MOST_NAMES {
+        if names.len() == MAX_NAMES {
             return None;
         }
         names.insert(name.to_owned(), iid);

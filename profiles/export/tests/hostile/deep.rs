@@ -12,7 +12,7 @@ use super::pprof;
 use super::room::Room;
 
 /// The number of functions of a stack that a format may write, with the mark for the others.
-const MOST_FRAMES: u64 = 4097;
+const MAX_FRAMES: u64 = 4097;
 /// The most bytes of a location in a stack, whose number is less than 2^14.
 const LOCATION: u64 = 2;
 /// The most bytes for a function with its name, and for a sample besides its stack.
@@ -66,7 +66,7 @@ pub(crate) fn check(depth: u64, room: &Room) {
                 .expect("whole");
             otlp::check(target, &plain);
         }
-        let stacks = (1..=depth).map(|frames| frames.min(MOST_FRAMES) * LOCATION + ROW);
+        let stacks = (1..=depth).map(|frames| frames.min(MAX_FRAMES) * LOCATION + ROW);
         let most: u64 = stacks.sum();
         assert!(plain.len() as u64 <= most, "{target:?}: {}", plain.len());
         let mark = b"(callers left out)";

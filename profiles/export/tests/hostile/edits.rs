@@ -8,9 +8,9 @@
 use serde_json::{Value, json};
 
 /// Maximum number of edits of one input.
-const MOST_EDITS: usize = 64;
+const MAX_EDITS: usize = 64;
 /// Maximum number of values of a document; further edits do not add values.
-const MOST_VALUES: usize = 20_000;
+const MAX_VALUES: usize = 20_000;
 
 /// A number that may cause errors.
 fn number(with: u8) -> Value {
@@ -113,7 +113,7 @@ fn edit(document: &mut Value, edit: &[u8]) {
                 [json!([]), json!({}), json!(true), json!([[null]])][usize::from(with) % 4].clone()
         }
         (5, value) => *value = other.filter(|other| count(other) < 200).unwrap_or_default(),
-        (6, Value::Array(items)) if all + count_all(items) < MOST_VALUES => {
+        (6, Value::Array(items)) if all + count_all(items) < MAX_VALUES => {
             items.extend_from_within(..)
         }
         (7, Value::Array(items)) => items.truncate(usize::from(with)),
@@ -155,7 +155,7 @@ pub(crate) fn text_of(input: &[u8], documents: &[&str]) -> Vec<u8> {
     let mut document: Value = serde_json::from_str(chosen).expect("a valid document");
     edits
         .chunks_exact(4)
-        .take(MOST_EDITS)
+        .take(MAX_EDITS)
         .for_each(|bytes| edit(&mut document, bytes));
     document.to_string().into_bytes()
 }

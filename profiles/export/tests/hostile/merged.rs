@@ -16,7 +16,7 @@ const OTHER: &str = include_str!("../corpus/profile_merge/plain.json");
 /// The most bytes of a merged profile for each byte of its inputs. The merge writes the name of a
 /// host, with at most 255 bytes that may be escaped, for each process, and a process of a log may
 /// have three bytes.
-const MOST_TIMES: u64 = 256;
+const MAX_TIMES: u64 = 256;
 
 /// Merges a text with a valid profile. Returns the number of samples if the text was taken.
 pub(crate) fn check(text: &[u8], room: &Room) -> Option<u64> {
@@ -44,7 +44,7 @@ pub(crate) fn check(text: &[u8], room: &Room) -> Option<u64> {
             let written = std::fs::read(&to).expect("the file");
             assert_eq!(merged.bytes, written.len() as u64);
             assert!(
-                merged.bytes <= 65_536 + MOST_TIMES * text.len() as u64,
+                merged.bytes <= 65_536 + MAX_TIMES * text.len() as u64,
                 "{} bytes from {}",
                 merged.bytes,
                 text.len()

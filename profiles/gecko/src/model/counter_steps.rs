@@ -7,7 +7,7 @@
 //! slow rise over the whole pause.
 //!
 //! A change may have taken place during earlier steps: the time of a group is recorded at the end
-//! of a run. Therefore the latest [`MOST_PENDING`] steps are kept until the end. Invariants: the
+//! of a run. Therefore the latest [`MAX_PENDING`] steps are kept until the end. Invariants: the
 //! sum of all changes is exact; memory does not grow with the number of changes.
 
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use super::counters::CounterPoint;
 
 /// Maximum number of steps that a later change can still alter.
-const MOST_PENDING: usize = 256;
+const MAX_PENDING: usize = 256;
 /// Maximum number of points into which a change is divided, so that a selected part of a long step
 /// has a part of its change.
-const MOST_PARTS: i64 = 16;
+const MAX_PARTS: i64 = 16;
 
 /// A range of time with a constant rate. It begins where the previous one ends.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,7 @@ impl RateSteps {
         } else {
             self.extend(until_ns);
         }
-        while self.pending.len() > MOST_PENDING {
+        while self.pending.len() > MAX_PENDING {
             self.show_first(&mut show);
         }
     }
@@ -189,7 +189,7 @@ impl RateSteps {
         let rest_ns = step.until_ns.saturating_sub(from_ns);
         let parts = match step.change {
             0 => 1,
-            _ if is_long => (rest_ns / self.tick_ns).clamp(1, MOST_PARTS),
+            _ if is_long => (rest_ns / self.tick_ns).clamp(1, MAX_PARTS),
             _ => 1,
         };
         let point = move |number| from_ns.saturating_add(part(rest_ns, number, parts));
@@ -254,7 +254,7 @@ mod tests {
             .concat()
         );
         let long = shown(0, &[(0, 10_000, 5_000)], 10_000);
-        assert_eq!(long.len(), 1 + MOST_PARTS as usize);
+        assert_eq!(long.len(), 1 + MAX_PARTS as usize);
         assert_eq!(long[0], (10, 5));
     }
 

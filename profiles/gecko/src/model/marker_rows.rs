@@ -23,7 +23,7 @@ pub(super) const NO_PAYLOAD: &str = "NoPayloadUserData";
 
 const UNNAMED: &str = "(unnamed)";
 /// Maximum number of call sites that are remembered, because entries may refer to any number.
-const MOST_SITES: usize = 1 << 14;
+const MAX_SITES: usize = 1 << 14;
 
 /// The string table that a format's markers refer to.
 pub trait TextTable {
@@ -103,7 +103,7 @@ impl<'a> MarkerSites<'a> {
         let plan = self.plans.site(id);
         let name = (!plan.name.is_empty()).then(|| texts.intern(plan.name));
         let site = KnownSite { name, plan };
-        if self.known.len() < MOST_SITES {
+        if self.known.len() < MAX_SITES {
             self.known.insert(id, site);
         }
         site

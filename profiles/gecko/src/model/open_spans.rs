@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Invariants: every start and every end is in the profile, in an interval or alone. Memory is
-//! bounded: [`MOST_NOTED`] ends are noted; of the starts that are kept, the oldest is written alone
-//! when there are more than [`MOST_KEPT`], or when their copies take more than [`MOST_BYTES`]; the
+//! bounded: [`MAX_NOTED`] ends are noted; of the starts that are kept, the oldest is written alone
+//! when there are more than [`MAX_KEPT`], or when their copies take more than [`MAX_BYTES`]; the
 //! payloads of the noted ends have the same limit. A start or an end with a stack is written alone.
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,12 +29,12 @@ use profiler_core::time::Timestamp;
 use profiler_json::strings::StringId;
 
 /// Maximum number of ends by other threads that are noted.
-const MOST_NOTED: usize = 1 << 18;
+const MAX_NOTED: usize = 1 << 18;
 /// Maximum number of starts that are kept.
-const MOST_KEPT: usize = 1 << 16;
+const MAX_KEPT: usize = 1 << 16;
 /// Maximum size of the names and payloads of the starts that are kept, and of the payloads of the
 /// ends that are noted, in bytes.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 /// What the start and the end of a span have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,8 +92,8 @@ impl OpenSpans {
     /// if it is the end of a span.
     pub fn note(&mut self, marker: &MarkerEntry<'_>, key: Option<SpanKey>) {
         if let (Some(key), Timing::End(at)) = (key, marker.timing)
-            && self.ends.len() < MOST_NOTED
-            && self.bytes_of_ends.saturating_add(marker.payload.len()) <= MOST_BYTES
+            && self.ends.len() < MAX_NOTED
+            && self.bytes_of_ends.saturating_add(marker.payload.len()) <= MAX_BYTES
         {
             self.ends.entry(key).or_insert_with(|| {
                 self.bytes_of_ends += marker.payload.len();
@@ -142,11 +142,11 @@ impl OpenSpans {
             return SpanStart::of(key, marker, at).until(end.at, &end.payload, write);
         }
         // Two spans of one number are from a damaged pool.
-        if self.places.contains_key(&key) || cost(marker) > MOST_BYTES {
+        if self.places.contains_key(&key) || cost(marker) > MAX_BYTES {
             return write(marker);
         }
         self.keep(SpanStart::of(key, marker, at));
-        while self.starts.len() > MOST_KEPT || self.bytes > MOST_BYTES {
+        while self.starts.len() > MAX_KEPT || self.bytes > MAX_BYTES {
             let Some((_, oldest)) = self.starts.pop_first() else {
                 break;
             };
@@ -360,11 +360,11 @@ mod tests {
 
     #[test]
     fn the_oldest_starts_are_written_alone_when_too_many_are_kept() {
-        let most = MOST_KEPT as u64;
+        let most = MAX_KEPT as u64;
         assert_eq!(alone_and_kept(most + 10, &[]), (10, most));
-        let large = vec![0; MOST_BYTES / 8];
+        let large = vec![0; MAX_BYTES / 8];
         assert_eq!(alone_and_kept(20, &large), (12, 8));
-        assert_eq!(alone_and_kept(3, &vec![0; MOST_BYTES + 1]), (3, 0));
+        assert_eq!(alone_and_kept(3, &vec![0; MAX_BYTES + 1]), (3, 0));
     }
 
     proptest! {

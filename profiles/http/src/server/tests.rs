@@ -9,7 +9,7 @@ use test_support::patience::{LONG, until};
 
 use super::super::RequestHead;
 use super::super::answer::with_type;
-use super::super::workers::MOST_WAITING;
+use super::super::workers::MAX_WAITING;
 use super::*;
 
 mod bodies;
@@ -125,8 +125,8 @@ fn work_beyond_the_limits_is_refused_and_all_other_work_is_done() {
     let mut tester = Tester::new();
     let mut slow = tester.send_slow(WORKERS);
     assert!(until(|| tester.running() == WORKERS), "not all workers run");
-    slow.extend(tester.send_slow(MOST_WAITING));
-    assert!(until(|| tester.asked() == WORKERS + MOST_WAITING));
+    slow.extend(tester.send_slow(MAX_WAITING));
+    assert!(until(|| tester.asked() == WORKERS + MAX_WAITING));
     assert_eq!(answer(tester.send("/slow")), 503);
     assert_eq!(tester.running(), WORKERS, "too many run at once");
     assert_eq!(answer(tester.send("/quick")), 200);

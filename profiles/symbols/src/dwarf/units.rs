@@ -22,7 +22,7 @@ const LONGEST_TABLE: usize = 1 << 20;
 /// Limit on the header of a line program, in bytes.
 const LONGEST_LINE_HEADER: usize = 4 << 20;
 /// Limit on the attributes of a unit's root.
-const MOST_ATTRIBUTES: usize = 256;
+const MAX_ATTRIBUTES: usize = 256;
 /// Limit on the cached tables of abbreviations.
 const TABLES_KEPT: usize = 1024;
 
@@ -126,7 +126,7 @@ impl<'a> Units<'a> {
             .ok_or(gimli::Error::MissingUnitDie)?;
         let attributes = abbreviation.attributes();
         self.work.charge(16 + attributes.len())?;
-        if attributes.len() > MOST_ATTRIBUTES {
+        if attributes.len() > MAX_ATTRIBUTES {
             return Err(Stop::Absurd);
         }
         for attribute in attributes {

@@ -20,9 +20,9 @@ use super::api::hexadecimal;
 use profiler_symbols::{CodeArchitecture, CodeRange, MachineCode, MachineCodeError, Place};
 
 /// Limit on the branch targets in other functions that get a name.
-const MOST_TARGETS: usize = 20_000;
+const MAX_TARGETS: usize = 20_000;
 /// Limit on the sum of the names that are added to branches. Later branches have only an address.
-const MOST_NAME_BYTES: usize = 16 << 20;
+const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// The library of a request.
 pub(super) trait CodeOfModule {
@@ -155,7 +155,7 @@ fn name_targets(
     let targets = other_targets(instructions, &own_addresses(code));
     let places: BTreeMap<u64, Arc<Place>> =
         targets.iter().copied().zip(resolve(&targets)).collect();
-    let mut left = MOST_NAME_BYTES;
+    let mut left = MAX_NAME_BYTES;
     for Instruction { text, target, .. } in instructions {
         let name = target.and_then(|target| name_at(target, places.get(&target)?));
         let Some((name, rest)) = name.and_then(|name| {
@@ -177,7 +177,7 @@ fn other_targets(instructions: &[Instruction], own: &Range<u64>) -> Vec<u64> {
         .iter()
         .filter_map(|instruction| instruction.target)
         .filter(|target| !own.contains(target) && seen.insert(*target))
-        .take(MOST_TARGETS)
+        .take(MAX_TARGETS)
         .collect()
 }
 

@@ -155,22 +155,22 @@ fn named(name: &str) -> Arc<Place> {
 #[test]
 fn a_target_of_many_branches_takes_the_place_of_one_name() {
     let empty = code(CodeArchitecture::X86_64, 0, 0, &[]);
-    let mut rows = calls(std::iter::repeat_n(1, MOST_TARGETS).chain([2, 3]));
+    let mut rows = calls(std::iter::repeat_n(1, MAX_TARGETS).chain([2, 3]));
     let resolve = |targets: &[u64]| {
         assert_eq!(targets, [1, 2, 3]);
         vec![named("one"), named("two"), named("three")]
     };
     name_targets(&mut rows, &empty, resolve);
     assert_eq!(rows.last().unwrap().text, "call <three>");
-    let many = calls(0..MOST_TARGETS as u64 + 5);
-    assert_eq!(other_targets(&many, &(0..0)).len(), MOST_TARGETS);
+    let many = calls(0..MAX_TARGETS as u64 + 5);
+    assert_eq!(other_targets(&many, &(0..0)).len(), MAX_TARGETS);
 }
 
 #[test]
 fn the_sum_of_the_names_of_branches_is_bounded() {
     let empty = code(CodeArchitecture::X86_64, 0, 0, &[]);
     let mut rows = calls([1, 1, 1, 2]);
-    let long = "x".repeat(MOST_NAME_BYTES / 2 - 10);
+    let long = "x".repeat(MAX_NAME_BYTES / 2 - 10);
     name_targets(&mut rows, &empty, |_| vec![named(&long), named("two")]);
     let lengths: Vec<usize> = rows.iter().map(|row| row.text.len()).collect();
     let with_name = "call <>".len() + long.len();

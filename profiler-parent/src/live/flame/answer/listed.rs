@@ -6,8 +6,8 @@
 use serde::Serialize;
 
 /// Limits on the listed processes and threads.
-pub(super) const MOST_PROCESSES: usize = 200;
-pub(super) const MOST_THREADS: usize = 200;
+pub(super) const MAX_PROCESSES: usize = 200;
+pub(super) const MAX_THREADS: usize = 200;
 
 /// A process and its time in the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -11,7 +11,7 @@ use profiler_core::internal::reader::Definitions;
 
 use super::super::stack_tree::{FramePlace, FrameSource};
 use super::super::weights::Room;
-use super::{FrameNumber, FrameTable, FunctionKind, MOST_MODULES, ModuleNumber, SharedFrame};
+use super::{FrameNumber, FrameTable, FunctionKind, MAX_MODULES, ModuleNumber, SharedFrame};
 
 /// The frames of one process: its numbers of modules and labels, and the table that they go to.
 pub(in crate::live::flame) struct ProcessFrames<'a> {
@@ -21,7 +21,7 @@ pub(in crate::live::flame) struct ProcessFrames<'a> {
     pub(in crate::live::flame) room: &'a mut Room,
 }
 
-/// The files of one process by its own numbers. At most [`MOST_MODULES`].
+/// The files of one process by its own numbers. At most [`MAX_MODULES`].
 #[derive(Debug, Default)]
 pub(in crate::live::flame) struct KnownModules(HashMap<DefinitionId, Option<ModuleNumber>>);
 
@@ -71,7 +71,7 @@ impl ProcessFrames<'_> {
         }
         let definition = self.definitions.module(id)?;
         let number = self.table.module(&definition.path, &definition.build_id);
-        if self.known.0.len() < MOST_MODULES {
+        if self.known.0.len() < MAX_MODULES {
             self.known.0.insert(id, number);
         }
         number

@@ -14,7 +14,7 @@ fn module(table: &mut FrameTable, path: &str) -> ModuleNumber {
         path: path.to_owned(),
         build_id: vec![1],
     };
-    ModuleNumber(table.modules.intern(module, MOST_MODULES).unwrap())
+    ModuleNumber(table.modules.intern(module, MAX_MODULES).unwrap())
 }
 
 fn place(functions: &[&str]) -> Place {
@@ -125,18 +125,18 @@ fn functions_of_the_same_name_in_two_files_are_different() {
 fn the_tables_are_bounded_and_count_what_does_not_fit() {
     let mut table = FrameTable::default();
     let long = "x".repeat(LONGEST_NAME + 10);
-    for number in 0..MOST_TEXT / LONGEST_NAME + 50 {
+    for number in 0..MAX_TEXT / LONGEST_NAME + 50 {
         let name = format!("{number}{long}");
         table.function(&name, None, FunctionKind::Code);
     }
-    assert!(table.text <= MOST_TEXT && table.lost() >= 50);
+    assert!(table.text <= MAX_TEXT && table.lost() >= 50);
     let mut table = FrameTable::default();
-    for address in 0..MOST_FRAMES as u64 + 5 {
+    for address in 0..MAX_FRAMES as u64 + 5 {
         table.unknown(address);
     }
     let last = table.unknown(u64::MAX);
     assert_eq!(names(&table, last), ["(too many functions)"]);
-    assert_eq!(table.functions_of.len(), MOST_FRAMES);
+    assert_eq!(table.functions_of.len(), MAX_FRAMES);
 }
 
 #[test]

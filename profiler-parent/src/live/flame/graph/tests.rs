@@ -255,7 +255,7 @@ fn deep_forged_stacks_do_not_exceed_the_limit_and_keep_their_time() {
     }
     let tree = tester.tree();
     let inverted = tree.inverted();
-    assert!(inverted.nodes.len() <= MOST_TREE_NODES);
+    assert!(inverted.nodes.len() <= MAX_TREE_NODES);
     assert!(inverted.left_out > 0, "everything fitted");
     assert_eq!((tree.total().now_ns, inverted.total().now_ns), (sum, sum));
     assert!(adds_up(&inverted) && adds_up(&tree));

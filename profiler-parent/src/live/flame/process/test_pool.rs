@@ -16,7 +16,7 @@ use super::super::sample_bytes::TestSample;
 
 /// Bytes that each chunk may hold.
 const CHUNK: u64 = 1 << 18;
-const MOST_CHUNKS: u64 = 16;
+const MAX_CHUNKS: u64 = 16;
 
 /// A pool of which the last chunk is being filled.
 pub(in crate::live::flame) struct TestPool {
@@ -29,7 +29,7 @@ pub(in crate::live::flame) struct TestPool {
 impl TestPool {
     /// A pool with these chunks, in the order of their times.
     pub(in crate::live::flame) fn of(chunks: &[Vec<TestSample>]) -> Self {
-        let limit = ByteLimit::new(CHUNK * MOST_CHUNKS);
+        let limit = ByteLimit::new(CHUNK * MAX_CHUNKS);
         let id = pool::new_id().unwrap();
         let file = pool::create(&PoolSpec {
             id,
@@ -52,7 +52,7 @@ impl TestPool {
             pool.put(at, &[row + 1, 1]);
             pool.put(at + 15 * 8, &[1]); // the row is in use
         }
-        for (slot, chunk) in (0..MOST_CHUNKS).zip(chunks) {
+        for (slot, chunk) in (0..MAX_CHUNKS).zip(chunks) {
             let is_left = slot + 1 < chunks.len() as u64;
             pool.put_chunk(slot, chunk, is_left);
         }

@@ -13,11 +13,11 @@ use super::super::hash::FastMap;
 use super::{FramePlace, FrameSource, NodeKey, NodeNumber, StackTree};
 
 /// Limit on the remembered frames of one process: 16 MiB.
-pub(super) const MOST_REMEMBERED: usize = 1 << 20;
+pub(super) const MAX_REMEMBERED: usize = 1 << 20;
 /// Limit on the recording threads of one process whose stacks are remembered.
-pub(super) const MOST_RECORDERS: usize = 256;
+pub(super) const MAX_RECORDERS: usize = 256;
 /// Limit on the threads of one recorder whose places are reused from chunk to chunk.
-pub(super) const MOST_KEPT: usize = 1024;
+pub(super) const MAX_KEPT: usize = 1024;
 
 /// The latest stack of one thread.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl RecorderPath {
     fn begin_chunk(&mut self, chunk: ChunkIdentity) {
         self.chunk = Some(chunk);
         self.remembered = 0;
-        if self.of_threads.len() > MOST_KEPT {
+        if self.of_threads.len() > MAX_KEPT {
             self.of_threads = FastMap::default();
         } else {
             self.of_threads.clear();
@@ -156,10 +156,10 @@ impl RecorderPaths {
     /// all of them are forgotten. The next samples of these threads then lack the frames that they
     /// share.
     fn make_room(&mut self, recorder: ThreadIndex) {
-        if self.remembered > MOST_REMEMBERED {
+        if self.remembered > MAX_REMEMBERED {
             *self = Self::default();
         }
-        let is_full = self.of_recorders.len() >= MOST_RECORDERS;
+        let is_full = self.of_recorders.len() >= MAX_RECORDERS;
         if !is_full || self.of_recorders.contains_key(&recorder) {
             return;
         }

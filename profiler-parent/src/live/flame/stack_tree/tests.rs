@@ -8,7 +8,7 @@ use profiler_core::internal::reader::ChunkIdentity;
 use proptest::prelude::*;
 
 use super::super::sample_bytes::TestSample;
-use super::paths::{MOST_KEPT, MOST_RECORDERS, MOST_REMEMBERED};
+use super::paths::{MAX_KEPT, MAX_RECORDERS, MAX_REMEMBERED};
 use super::*;
 
 /// Numbers frames in the order of their first use.
@@ -193,7 +193,7 @@ fn remembered_stacks_are_bounded() {
     let deep: Vec<u64> = (0..1000).collect();
     for thread in 0..3000 {
         tester.take(&sample(thread, 0, &deep));
-        let limit = MOST_REMEMBERED + MAX_FRAMES + 1;
+        let limit = MAX_REMEMBERED + MAX_FRAMES + 1;
         assert!(tester.paths.remembered <= limit);
     }
     assert_eq!(
@@ -213,7 +213,7 @@ fn counted(tester: &Tester) -> usize {
 #[test]
 fn a_recorder_without_a_place_takes_that_of_one_other_recorder() {
     let mut tester = Tester::new();
-    let most = u32::try_from(MOST_RECORDERS).unwrap();
+    let most = u32::try_from(MAX_RECORDERS).unwrap();
     for recorder in 0..most {
         tester.take_from(recorder, &sample(1, 0, &[1, 2, 3]));
     }
@@ -228,7 +228,7 @@ fn a_recorder_without_a_place_takes_that_of_one_other_recorder() {
             .all(|number| is_whole(&mut tester, number))
     );
     tester.take_from(most, &sample(1, 0, &[1, 2, 3]));
-    assert_eq!(tester.paths.of_recorders.len(), MOST_RECORDERS);
+    assert_eq!(tester.paths.of_recorders.len(), MAX_RECORDERS);
     assert_eq!(counted(&tester), tester.paths.remembered);
     let left = |number: &u32| *number != 9;
     assert!(
@@ -245,7 +245,7 @@ fn a_recorder_without_a_place_takes_that_of_one_other_recorder() {
 #[test]
 fn the_start_of_a_chunk_forgets_all_threads_of_the_previous_chunk() {
     let mut tester = Tester::new();
-    for thread in 0..20 * MOST_KEPT as u64 {
+    for thread in 0..20 * MAX_KEPT as u64 {
         tester.take(&sample(thread, 0, &[1]));
     }
     tester.generation += 1;
@@ -253,7 +253,7 @@ fn the_start_of_a_chunk_forgets_all_threads_of_the_previous_chunk() {
     let path = tester.paths.of_recorders.values().next().unwrap();
     assert_eq!((path.of_threads.len(), path.remembered), (1, 2));
     assert!(
-        path.of_threads.capacity() <= MOST_KEPT,
+        path.of_threads.capacity() <= MAX_KEPT,
         "the next start takes long"
     );
     assert_eq!(tester.paths.remembered, 2);

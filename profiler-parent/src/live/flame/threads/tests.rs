@@ -95,11 +95,11 @@ fn a_thread_that_registers_again_under_its_name_is_the_same_thread() {
 #[test]
 fn threads_beyond_the_limit_share_a_name_and_not_their_usage() {
     let mut table = ThreadTable::default();
-    for tid in 1..=u64::from(MOST_THREADS) + 10 {
+    for tid in 1..=u64::from(MAX_THREADS) + 10 {
         table.number(ThreadId::new(tid), Timestamp::ZERO);
     }
-    assert_eq!(table.all().len(), MOST_THREADS as usize);
-    let [one, other] = [MOST_THREADS + 1, MOST_THREADS + 2].map(|tid| ThreadId::new(tid.into()));
+    assert_eq!(table.all().len(), MAX_THREADS as usize);
+    let [one, other] = [MAX_THREADS + 1, MAX_THREADS + 2].map(|tid| ThreadId::new(tid.into()));
     assert_eq!(name(&mut table, one, 0), OTHER_THREADS);
     assert_eq!(table.number(other, Timestamp::ZERO), OTHERS);
     let first = ThreadId::new(1);
@@ -121,12 +121,12 @@ fn threads_beyond_the_limit_share_a_name_and_not_their_usage() {
 #[test]
 fn what_is_kept_of_other_threads_is_bounded_and_their_waits_are_counted_once() {
     let mut table = ThreadTable::default();
-    let tids = (1..=MOST_OTHERS as u64 + 3).map(ThreadId::new);
+    let tids = (1..=MAX_OTHERS as u64 + 3).map(ThreadId::new);
     for tid in tids.clone() {
         table.spent(OTHERS, tid, &idle(100, true), NODE);
     }
-    assert_eq!(table.others.len(), MOST_OTHERS);
-    assert_eq!(table.waits(200).count(), MOST_OTHERS);
+    assert_eq!(table.others.len(), MAX_OTHERS);
+    assert_eq!(table.waits(200).count(), MAX_OTHERS);
     for tid in tids {
         table.spent(OTHERS, tid, &idle(200, false), NODE);
     }
@@ -137,7 +137,7 @@ fn what_is_kept_of_other_threads_is_bounded_and_their_waits_are_counted_once() {
 #[test]
 fn a_wait_in_an_older_chunk_that_has_ended_in_a_newer_one_does_not_go_on() {
     let mut table = ThreadTable::newest_first();
-    let tids = (1..=MOST_OTHERS as u64 / 2 + 8).map(ThreadId::new);
+    let tids = (1..=MAX_OTHERS as u64 / 2 + 8).map(ThreadId::new);
     let runs = SampleTimes {
         cpu_ns: Some(10),
         ..idle(1000, false)
@@ -165,16 +165,16 @@ fn rows_of_a_forged_thread_table_take_bounded_memory() {
             let name = (round + number).to_string();
             row(ThreadId::new(number / 2), &name, round + number)
         };
-        (0..4 * MOST_TIDS as u64).map(row).collect()
+        (0..4 * MAX_TIDS as u64).map(row).collect()
     };
     for round in 0..3 {
         table.take_rows(forged(round * 100_000));
-        assert!(table.lives.len() <= MOST_TIDS);
+        assert!(table.lives.len() <= MAX_TIDS);
         table.number(ThreadId::new(1), Timestamp::MAX);
     }
     for registered in 0..100 {
         table.take_rows(vec![row(TID, &registered.to_string(), registered)]);
         table.number(TID, Timestamp::MAX);
     }
-    assert_eq!(table.lives[&TID].len(), MOST_LIVES);
+    assert_eq!(table.lives[&TID].len(), MAX_LIVES);
 }
