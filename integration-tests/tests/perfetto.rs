@@ -18,7 +18,7 @@ const MARKERS: &str = env!("CARGO_BIN_EXE_marker_features");
 /// Programs of known shares, in both formats: samples and libraries.
 const SAMPLES: &str = env!("CARGO_BIN_EXE_both_formats");
 /// The corpus of the export has what these programs do not record.
-const CORPUS: &str = "../profiler-parent/tests/corpus/profile_export";
+const CORPUS: &str = "../profiles/export/tests/corpus/profile_export";
 
 /// Whether Python has Perfetto's descriptors. If not, the calling test is skipped.
 fn has_descriptors() -> anyhow::Result<bool> {
