@@ -164,13 +164,17 @@ pub(super) fn remove_owners(directory: &Path) {
     }
 }
 
+/// Whether a file of this name shows that its directory has an owner.
+pub(super) fn is_owner(name: &str) -> bool {
+    name.starts_with(OWNER)
+}
+
 /// The files of owners in a directory, without links and directories.
 fn owners(directory: &Path) -> io::Result<Vec<DirEntry>> {
     let mut owners = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let is_owner = entry.file_name().to_string_lossy().starts_with(OWNER);
-        if is_owner && entry.file_type()?.is_file() {
+        if is_owner(&entry.file_name().to_string_lossy()) && entry.file_type()?.is_file() {
             owners.push(entry);
         }
     }

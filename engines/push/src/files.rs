@@ -3,22 +3,26 @@
 //! Called by `profiler push` and by applications. A file has the identifier of its content, so its
 //! bodies have the same identifiers whenever and wherever it is pushed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use profiler_export::ExportError;
+use profiler_export::bodies::BodySink;
+use profiler_sys::FileStamp;
+
 use super::batch::{BatchId, SeriesId};
 use super::clock::end_of;
-use super::destination::check;
+use super::destination::{PushEngine, check};
 use super::encoders::{BatchEncoder, EngineEncoder};
 use super::error::PushError;
 use super::options::PushOptions;
 use super::pusher::Pusher;
 use super::report::PushReport;
-use super::spool::{Spool, SpoolPhase};
+use super::spool::{BatchToSend, Spool, SpoolPhase};
 use super::spool_access::prepare_spool;
 use super::spool_directory::StoredBatch;
 
@@ -37,8 +41,12 @@ pub fn push_files(
     timeout: Duration,
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
-    let spool = Spool::of_files(batches_of(files)?, &options.destinations);
-    let encoder = EngineEncoder::of_files(options.identity.clone());
+    let batches = batches_of(files)?;
+    let encoder = FilesEncoder {
+        stamps: batches.iter().map(stamp_of).collect(),
+        encoder: EngineEncoder::of_files(options.identity.clone()),
+    };
+    let spool = Spool::of_files(batches, &options.destinations);
     let pusher = Pusher::new(spool, options, None);
     send_all(pusher, options, Arc::new(encoder), timeout)
 }
@@ -100,6 +108,41 @@ fn send_all(
     pusher.start_senders(options, &encoder)?;
     pusher.drain(until);
     Ok(pusher.report())
+}
+
+/// Encodes files. A file that was changed or replaced since its identifier was computed is not
+/// encoded: its bodies would have the identifiers of another content.
+struct FilesEncoder {
+    stamps: HashMap<PathBuf, Option<FileStamp>>,
+    encoder: EngineEncoder,
+}
+
+impl BatchEncoder for FilesEncoder {
+    fn encode(
+        &self,
+        engine: PushEngine,
+        batch: &BatchToSend,
+        bodies: &mut dyn BodySink,
+    ) -> Result<(), ExportError> {
+        let changed = || ExportError::Read {
+            path: batch.path.clone(),
+            source: io::Error::other("it has changed since it was chosen for pushing"),
+        };
+        let known = self.stamps.get(&batch.path).ok_or_else(changed)?;
+        if known.is_none() || *known != stamp(&batch.path) {
+            return Err(changed());
+        }
+        self.encoder.encode(engine, batch, bodies)
+    }
+}
+
+/// The present stamp of a file.
+fn stamp(path: &Path) -> Option<FileStamp> {
+    Some(FileStamp::of(&fs::metadata(path).ok()?))
+}
+
+fn stamp_of(batch: &StoredBatch) -> (PathBuf, Option<FileStamp>) {
+    (batch.path.clone(), stamp(&batch.path))
 }
 
 /// The identifier for a file with this content: two FNV-1a hashes of its bytes, with different

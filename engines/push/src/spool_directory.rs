@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PushIdentity;
 use super::batch::{BatchId, SeriesId};
-use super::directory_lock::{DirectoryLock, LockError, remove_owners};
+use super::directory_lock::{DirectoryLock, LockError, is_owner, remove_owners};
 use super::spool_access::is_own;
 use super::spool_state::{BatchProgress, STATE, SpoolState};
 
@@ -33,6 +33,8 @@ use super::spool_state::{BatchProgress, STATE, SpoolState};
 const MAX_ATTEMPTS: u32 = 8;
 /// What the names of batches end with.
 const BATCH_END: &str = ".json.gz";
+/// The name of a batch that is being written, before [`BATCH_END`].
+const UNFINISHED: &str = "next";
 
 /// A directory with the batches of one pusher.
 #[derive(Debug)]
@@ -100,7 +102,9 @@ impl SpoolDirectory {
         fs::rename(path, &to)?;
         remove_owners(&to);
         // Only now: another pusher may have used it until then.
-        let state = SpoolState::read(&to).inspect_err(|_| _ = fs::rename(&to, path))?;
+        let state = SpoolState::read(&to);
+        let readable = state.and_then(|state| batches_in(&series, &to).map(|_| state));
+        let state = readable.inspect_err(|_| _ = fs::rename(&to, path))?;
         Ok(Self::of(series, to, state, Arc::clone(&self.lock)))
     }
 
@@ -113,7 +117,7 @@ impl SpoolDirectory {
         Self {
             series,
             path,
-            identity: state.as_ref().map(|state| state.identity.clone()),
+            identity: state.as_ref().and_then(|state| state.identity.clone()),
             lock,
             state: Mutex::new(state.unwrap_or_default()),
         }
@@ -136,13 +140,15 @@ impl SpoolDirectory {
     /// Removes it if it has neither a batch nor another directory. Returns whether it is removed.
     /// What cannot be removed of it is removed by the next pusher.
     pub(super) fn remove_empty(&self) -> bool {
-        let has_batches = !matches!(self.batches().as_deref(), Ok([]));
-        let has_more = !matches!(directories(&self.path).as_deref(), Ok([]));
-        let is_empty = !has_batches && !has_more;
-        if is_empty {
-            let _ = fs::remove_dir_all(&self.path);
+        let Ok(remnants) = remnants(&self.path) else {
+            return false;
+        };
+        for remnant in remnants {
+            let _ = fs::remove_file(remnant);
         }
-        is_empty
+        // The system checks that nothing is in it.
+        let _ = fs::remove_dir(&self.path);
+        true
     }
 
     /// Leaves it to the next pusher, in `spool`, or removes it if it has no batch. Does nothing if
@@ -175,7 +181,7 @@ impl SpoolDirectory {
 
     /// The path of a batch that is being written; its number of entries is not known yet.
     pub(super) fn unfinished_path(&self) -> PathBuf {
-        self.path.join(format!("next{BATCH_END}"))
+        self.path.join(format!("{UNFINISHED}{BATCH_END}"))
     }
 
     /// All batches, the oldest first.
@@ -213,6 +219,25 @@ impl SpoolDirectory {
             !addresses.contains(other) && progress.of_batch(number).is_some()
         })
     }
+}
+
+/// The files of a directory that has neither a batch nor another directory.
+///
+/// # Errors
+/// It has one, or something else that no pusher has made there, or cannot be read.
+fn remnants(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut remnants = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let unfinished = name.strip_suffix(BATCH_END) == Some(UNFINISHED);
+        if name != STATE && !unfinished && !is_owner(&name) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        remnants.push(entry.path());
+    }
+    Ok(remnants)
 }
 
 /// The batches in the directory of a series, the oldest first.

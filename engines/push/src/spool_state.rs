@@ -55,15 +55,28 @@ impl BatchProgress {
 }
 
 /// The contents of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SpoolState {
     /// The version of the encoder that has made the finished bodies.
     encoder: u32,
-    pub(super) identity: PushIdentity,
+    /// `None` if it is not known, because the state was missing or damaged.
+    pub(super) identity: Option<PushIdentity>,
     /// The addresses of the pusher that has captured the batches, without secrets.
     pub(super) destinations: Vec<String>,
     /// By address, also of destinations of later pushers.
     pub(super) progress: BTreeMap<String, BatchProgress>,
+}
+
+/// That of a directory whose state is missing or damaged.
+impl Default for SpoolState {
+    fn default() -> Self {
+        Self {
+            encoder: ENCODER_VERSION,
+            identity: None,
+            destinations: Vec::new(),
+            progress: BTreeMap::new(),
+        }
+    }
 }
 
 impl SpoolState {
@@ -71,7 +84,7 @@ impl SpoolState {
     pub(super) fn new(identity: PushIdentity, destinations: Vec<String>) -> Self {
         Self {
             encoder: ENCODER_VERSION,
-            identity,
+            identity: Some(identity),
             destinations,
             progress: BTreeMap::new(),
         }
@@ -154,6 +167,20 @@ mod tests {
         let mut state = SpoolState::new(PushIdentity::default(), vec![address.clone()]);
         state.progress.insert(address, progress);
         state
+    }
+
+    #[test]
+    fn what_replaces_a_damaged_state_has_no_identity_and_keeps_finished_bodies() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join(STATE), "damaged").unwrap();
+        assert_eq!(SpoolState::read(home.path()).unwrap(), None);
+        let mut state = SpoolState::default();
+        let address = "otlp+http://a".to_owned();
+        state.progress.insert(address.clone(), progress(0, 3));
+        state.write(home.path()).unwrap();
+        let read = SpoolState::read(home.path()).unwrap().unwrap();
+        assert_eq!(read.identity, None);
+        assert_eq!(read.progress.get(&address), Some(&progress(0, 3)));
     }
 
     #[test]

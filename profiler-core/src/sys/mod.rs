@@ -72,9 +72,11 @@ pub(crate) fn forget_alternate_stack() {
 }
 
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
-/// about the threads and files of the parent.
+/// about the threads and files of the parent. Only `session::after_fork` calls it.
+#[allow(unsafe_code)]
 pub(crate) fn forget_parent() {
-    profiler_sys::forget_parent();
+    // SAFETY: `session::after_fork` has checked that this is a forked child without other threads.
+    unsafe { profiler_sys::forget_parent() };
     #[cfg(all(
         target_os = "linux",
         not(profiler_portable),

@@ -53,6 +53,7 @@ const OCCUPIED: RawFd = 16;
 
 impl DescriptorTable {
     /// The table of the calling thread.
+    #[inline]
     pub fn current() -> Self {
         TABLE_OF_THREAD.get()
     }

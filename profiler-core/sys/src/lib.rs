@@ -62,7 +62,13 @@ pub use threads::{is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_
 
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
 /// about the threads and files of the parent.
-pub fn forget_parent() {
+///
+/// # Safety
+/// The process is a forked child, and the calling thread is its only one: elsewhere, descriptors of
+/// the profiler would be taken for those of the program, and the reverse.
+#[doc(hidden)]
+#[allow(unsafe_code)]
+pub unsafe fn forget_parent() {
     own_threads::forget_parent();
     descriptor_table::forget_parent();
     foreign_file::forget_parent();

@@ -30,6 +30,7 @@ thread_local! {
 }
 
 /// Whether the calling thread is one of the profiler's own.
+#[inline]
 pub fn is_quiet_thread() -> bool {
     IS_QUIET.get()
 }

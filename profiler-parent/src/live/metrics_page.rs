@@ -5,6 +5,7 @@
 use std::fmt;
 
 /// Writes the metrics of a session for the live page.
+#[doc(hidden)]
 pub trait MetricsPage: fmt::Debug + Send + Sync {
     /// The metrics as text, in the best format of those that the client accepts (the value of its
     /// header `Accept`). May take long: called on a worker thread.
@@ -16,6 +17,7 @@ pub trait MetricsPage: fmt::Debug + Send + Sync {
 }
 
 /// Metrics as text.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsText {
     /// The type of the text, for the header `Content-Type`.
