@@ -91,7 +91,7 @@ fn answer_in_a_process(server: &TlsServer, directory: &Path, trusts: bool) -> St
     let output = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "push::tls_tests::the_client",
+            "tls_tests::the_client",
             "--ignored",
             "--nocapture",
         ])
