@@ -1,6 +1,6 @@
 //! Entries of every kind with exact times, written into the pool of this process.
 //!
-//! Only for tests of the crates that read pools. An entry that the recorder drops is counted there. Samples come from
+//! Only for tests of the crates that read pools. The recorder counts the entries that it drops. Samples come from
 //! [`SampleWriter`](crate::sampler::SampleWriter), which takes exact times, too. Invariant: the
 //! entries are those that the recorder, the sampler and the allocator write.
 
