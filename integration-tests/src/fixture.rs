@@ -78,8 +78,8 @@ impl Fixture {
         self.checked(self.session.capture_gecko()?)
     }
 
-    /// Captures in both formats, the default one first. For tests in which the children do something
-    /// for a capture in the Gecko format.
+    /// Captures in both formats, the default one first. For tests in which the children do
+    /// something for a capture in the Gecko format.
     ///
     /// # Errors
     /// As [`Self::capture`].

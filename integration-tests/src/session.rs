@@ -59,8 +59,8 @@ impl TestSession {
         self.capture_in(Format::Gecko)
     }
 
-    /// Captures in both formats, the default one first. For tests in which the children do something
-    /// for a capture in the Gecko format.
+    /// Captures in both formats, the default one first. For tests in which the children do
+    /// something for a capture in the Gecko format.
     ///
     /// # Errors
     /// As [`Self::capture`].

@@ -43,8 +43,8 @@ fn records(limit: &str, verdict: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
-/// Checks that the child's entries are all delivered in both formats, with this verdict in the Gecko
-/// format.
+/// Checks that the child's entries are all delivered in both formats, with this verdict in the
+/// Gecko format.
 fn has_all(scene: &mut Fixture, entries: u64, verdict: &str) -> anyhow::Result<()> {
     let (_, profile) = scene.capture_gecko()?;
     let found = profile.verdict("poor")?;

@@ -132,8 +132,11 @@ fn a_changed_limit_is_never_exceeded_once_all_processes_obey_it() -> anyhow::Res
         helpers
             .iter_mut()
             .for_each(|helper| drop(helper.ask("mark 1").unwrap()));
-        let (_, profile) = session.capture().unwrap();
-        (0..4).all(|n| {
+        let captures = session.capture_both().unwrap();
+        let of_all = captures
+            .iter()
+            .flat_map(|(_, profile)| (0..4).map(move |n| (profile, n)));
+        of_all.into_iter().all(|(profile, n)| {
             let process = profile.process(&format!("child-{n}")).unwrap();
             let numbers = process.numbers().unwrap();
             let is_sorted = numbers.values().all(|numbers| numbers.is_sorted());

@@ -1,5 +1,5 @@
-//! Tests of the Gecko format, in which every process writes its own part, and the parent reads the
-//! memory of those that do not.
+//! Tests of the Gecko format. Each process writes its own part. If a process writes none, the parent
+//! reads its memory.
 //!
 //! `processed` tests the default format, `faults_json` parts that are malformed, `frozen` children
 //! that do not answer in time, and `captures` the events of a capture. Where children do something

@@ -1,8 +1,8 @@
 //! Entries of every kind with exact times, written into the pool of this process.
 //!
-//! Only for tests of the crates that read pools. The recorder counts the entries that it drops. Samples come from
-//! [`SampleWriter`](crate::sampler::SampleWriter), which takes exact times, too. Invariant: the
-//! entries are those that the recorder, the sampler and the allocator write.
+//! Only for tests of the crates that read pools. The recorder counts the entries that it drops.
+//! Samples come from [`SampleWriter`](crate::sampler::SampleWriter), which takes exact times, too.
+//! Invariant: the entries are those that the recorder, the sampler and the allocator write.
 
 use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::write_allocation;

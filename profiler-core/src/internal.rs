@@ -1,5 +1,5 @@
-//! The items for other crates of the profiler, and for the tests, benchmarks and fuzz targets of the
-//! workspace.
+//! The items for other crates of the profiler, and for the tests, benchmarks and fuzz targets of
+//! the workspace.
 //!
 //! Not for applications; hidden in the documentation. Each item is named, so that this file shows
 //! what the other crates use. Invariant: an item that applications need has a path outside of this

@@ -1,10 +1,11 @@
 //! Questions to a ClickHouse that stores the profiles of many hosts.
 //!
-//! Called by `profiler fleet`. The tables are those of [`FleetSchema`](profiler_export::FleetSchema),
-//! the rows come from [`Target::ClickHouse`](profiler_export::Target::ClickHouse). The queries are
-//! the files in `sql/`, which a client of ClickHouse can send, too: their parameters have the form
-//! `{name:Type}` of today's servers. Here they are filled in by [`Parameters`], because ClickHouse
-//! 18.16 has no parameters.
+//! Called by `profiler fleet`. The tables are those of
+//! [`FleetSchema`](profiler_export::FleetSchema), the rows come from
+//! [`Target::ClickHouse`](profiler_export::Target::ClickHouse). The queries are the files in
+//! `sql/`, which a client of ClickHouse can send, too: their parameters have the form `{name:Type}`
+//! of today's servers. Here they are filled in by [`Parameters`], because ClickHouse 18.16 has no
+//! parameters.
 //!
 //! ```text
 //! sql/*.sql ─▶ Parameters ─▶ FleetStore ─▶ HTTP ─▶ RowReader ─▶ one row at a time

@@ -1,8 +1,8 @@
-//! Metrics for Prometheus: what groups and processes have done since the start of a session, and the
-//! memory of the session, as text.
+//! Metrics for Prometheus: what groups and processes have done since the start of a session, and
+//! the memory of the session, as text.
 //!
-//! [`session_metrics`] reads them, for an application that answers scrapes with a server of its own.
-//! [`MetricsServer`] serves them on loopback, and [`on_live_page`] adds them to the live page.
+//! [`session_metrics`] reads them, for an application that answers scrapes with a server of its
+//! own. [`MetricsServer`] serves them on loopback, and [`on_live_page`] adds them to the live page.
 //! Invariants:
 //!
 //! - Nothing is read between requests, and nothing more than once a second. No process receives a

@@ -19,7 +19,7 @@ use super::clock::end_of;
 use super::destination::{PushEngine, check};
 use super::encoders::{BatchEncoder, EngineEncoder};
 use super::error::PushError;
-use super::options::PushOptions;
+use super::options::{PushIdentity, PushOptions};
 use super::pusher::Pusher;
 use super::report::PushReport;
 use super::spool::{BatchToSend, Spool, SpoolPhase};
@@ -41,12 +41,8 @@ pub fn push_files(
     timeout: Duration,
 ) -> Result<PushReport, PushError> {
     check(&options.destinations)?;
-    let batches = batches_of(files)?;
-    let encoder = FilesEncoder {
-        stamps: batches.iter().map(stamp_of).collect(),
-        encoder: EngineEncoder::of_files(options.identity.clone()),
-    };
-    let spool = Spool::of_files(batches, &options.destinations);
+    let encoder = FilesEncoder::new(files, options.identity.clone());
+    let spool = Spool::of_files(batches_of(files)?, &options.destinations);
     let pusher = Pusher::new(spool, options, None);
     send_all(pusher, options, Arc::new(encoder), timeout)
 }
@@ -117,6 +113,17 @@ struct FilesEncoder {
     encoder: EngineEncoder,
 }
 
+impl FilesEncoder {
+    /// Call this before the identifiers of the files are computed.
+    fn new(files: &[PathBuf], identity: PushIdentity) -> Self {
+        let paths = files.iter().filter_map(|file| fs::canonicalize(file).ok());
+        Self {
+            stamps: paths.map(|path| (path.clone(), stamp(&path))).collect(),
+            encoder: EngineEncoder::of_files(identity),
+        }
+    }
+}
+
 impl BatchEncoder for FilesEncoder {
     fn encode(
         &self,
@@ -139,10 +146,6 @@ impl BatchEncoder for FilesEncoder {
 /// The present stamp of a file.
 fn stamp(path: &Path) -> Option<FileStamp> {
     Some(FileStamp::of(&fs::metadata(path).ok()?))
-}
-
-fn stamp_of(batch: &StoredBatch) -> (PathBuf, Option<FileStamp>) {
-    (batch.path.clone(), stamp(&batch.path))
 }
 
 /// The identifier for a file with this content: two FNV-1a hashes of its bytes, with different
@@ -201,6 +204,7 @@ mod tests {
     use super::*;
     use crate::PushDestination;
     use crate::queue::{BatchEnd, DestinationIndex};
+    use profiler_export::bodies::EncodedBody;
 
     /// The files that are pushed of these.
     fn pushed(files: &[&PathBuf]) -> Vec<PathBuf> {
@@ -227,6 +231,43 @@ mod tests {
         for each in [&file, &same] {
             assert_eq!(fs::read_to_string(each).unwrap(), "content");
         }
+    }
+
+    /// Counts bodies.
+    struct CountedBodies(usize);
+
+    impl BodySink for CountedBodies {
+        fn body(&mut self, _: EncodedBody<'_>) -> Result<(), ExportError> {
+            self.0 += 1;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_changed_or_was_replaced_is_not_encoded() {
+        const PROFILE: &str =
+            include_str!("../../../profiles/export/tests/corpus/profile_export/weighted.json");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a");
+        fs::write(&file, PROFILE).unwrap();
+        let files = std::slice::from_ref(&file);
+        let encoder = FilesEncoder::new(files, PushIdentity::default());
+        let to = PushDestination::parse("otlp+http://127.0.0.1:1").unwrap();
+        let spool = Spool::of_files(batches_of(files).unwrap(), std::slice::from_ref(&to));
+        let batch = spool.take(DestinationIndex(0)).unwrap();
+        let encode = || {
+            let mut bodies = CountedBodies(0);
+            let encoded = encoder.encode(PushEngine::Otlp, &batch, &mut bodies);
+            encoded
+                .map(|()| bodies.0)
+                .map_err(|error| error.to_string())
+        };
+        assert!(encode().unwrap() > 0);
+        fs::write(directory.path().join("b"), PROFILE).unwrap();
+        fs::rename(directory.path().join("b"), &file).unwrap();
+        assert!(encode().unwrap_err().contains("has changed"));
+        fs::remove_file(&file).unwrap();
+        assert!(encode().is_err());
     }
 
     #[test]

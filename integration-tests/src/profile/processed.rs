@@ -14,7 +14,7 @@ use super::{Counter, Mark, Process, Thread, pauses};
 use crate::samples::{Samples, Stacks};
 
 /// What the threads of all processes share.
-struct Shared<'a> {
+struct SharedTables<'a> {
     strings: &'a [Value],
     stacks: Arc<Stacks>,
 }
@@ -22,7 +22,7 @@ struct Shared<'a> {
 /// All processes, the parent first.
 pub(super) fn processes(json: &Value) -> anyhow::Result<Vec<Process>> {
     let strings = json["shared"]["stringArray"].as_array();
-    let shared = Shared {
+    let shared = SharedTables {
         strings: strings.context("no strings")?,
         stacks: Arc::new(Stacks::of_processed(json)?),
     };
@@ -42,7 +42,11 @@ pub(super) fn some_processes(json: &Value, names: &[&str]) -> anyhow::Result<Vec
     Ok(some.map(|(_, process)| process).collect())
 }
 
-fn process(threads: &[Value], profile: &Value, shared: &Shared<'_>) -> anyhow::Result<Process> {
+fn process(
+    threads: &[Value],
+    profile: &Value,
+    shared: &SharedTables<'_>,
+) -> anyhow::Result<Process> {
     let first = threads.first().context("no thread")?;
     let name = first["processName"].as_str().context("no name")?;
     let id = first["pid"].as_str().context("no pid")?;
@@ -63,7 +67,7 @@ fn process(threads: &[Value], profile: &Value, shared: &Shared<'_>) -> anyhow::R
 
 fn thread(
     json: &Value,
-    shared: &Shared<'_>,
+    shared: &SharedTables<'_>,
     counts: &BTreeMap<u64, LoggedCounts>,
 ) -> anyhow::Result<Thread> {
     let tid = json["tid"].as_u64();

@@ -1,9 +1,9 @@
 //! The samples of a thread in a saved profile, with their stacks as names.
 //!
-//! Parsed by [`crate::profile`], from both formats. The name of a label frame is the label. The name
-//! of a code frame is `library+0x12`, relative to the address of the library's byte 0, or `0x12` if
-//! the address is in no library. In the processed format the address of a caller is that of its
-//! call, one byte less than in the Gecko format.
+//! Parsed by [`crate::profile`], from both formats. The name of a label frame is the label. The
+//! name of a code frame is `library+0x12`, relative to the address of the library's byte 0, or
+//! `0x12` if the address is in no library. In the processed format the address of a caller is that
+//! of its call, one byte less than in the Gecko format.
 
 mod gecko;
 mod processed;
@@ -33,8 +33,8 @@ pub struct Samples {
 /// The stacks of samples. All threads of a profile in the processed format share them.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
-    /// The names of the frames. A function that is inlined into another one has no name here: it has
-    /// no frame of its own on the real stack.
+    /// The names of the frames. A function that is inlined into another one has no name here: it
+    /// has no frame of its own on the real stack.
     frames: Vec<Option<String>>,
     /// For each stack, the stack of its caller and its innermost frame.
     all: Vec<(Option<usize>, usize)>,

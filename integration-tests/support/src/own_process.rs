@@ -99,8 +99,8 @@ pub fn has_passed_elsewhere<F>(_inside: F) -> bool {
     true
 }
 
-/// Returns a command that runs the calling test once more, as a child in this role. The child passes
-/// [`own_process!`](crate::own_process!), and gets the role from [`role`].
+/// Returns a command that runs the calling test once more, as a child in this role. The child
+/// passes [`own_process!`](crate::own_process!), and gets the role from [`role`].
 ///
 /// # Panics
 /// If the calling process is not that of a test.

@@ -2,8 +2,8 @@
 //!
 //! The table is the first one in the section `## Modules`. Its first column is `layer`, a number.
 //! Its second column names one or more top-level modules in backticks. Text in parentheses, such as
-//! a list of submodules, is ignored. Programs (`bin/…`) are ignored, too, because they use the crate
-//! from outside.
+//! a list of submodules, is ignored. Programs (`bin/…`) are ignored, too, because they use the
+//! crate from outside.
 
 use std::collections::BTreeMap;
 

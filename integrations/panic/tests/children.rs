@@ -31,8 +31,8 @@ pub(crate) fn begin_with_aborting_hook() {
     begin();
 }
 
-/// Runs the calling test once more as the child of a session, in which `die` ends the process, waits
-/// for its end, and captures.
+/// Runs the calling test once more as the child of a session, in which `die` ends the process,
+/// waits for its end, and captures.
 pub(crate) fn ended(die: impl FnOnce()) -> Ended {
     if own_process::role().is_some() {
         die();

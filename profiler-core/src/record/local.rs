@@ -1,5 +1,5 @@
-//! A thread's own recorder: made at the first entry, found through a thread-local, and released when
-//! the thread ends or leaves.
+//! A thread's own recorder: made at the first entry, found through a thread-local, and released
+//! when the thread ends or leaves.
 //!
 //! Called by everything that records. Invariants: no thread-local that recording uses has a
 //! destructor. So reading one costs one instruction and works at any point of a thread's life, and

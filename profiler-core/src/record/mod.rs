@@ -2,8 +2,8 @@
 //!
 //! Called by everything that records: markers, labels, counters, groups, samples and allocations.
 //! An entry passes the [`session_state`] check and is written to a chunk of the calling thread's
-//! `recorder`: `local` finds the recorder, `join` joins the session on first use, and `writer` writes
-//! the words.
+//! `recorder`: `local` finds the recorder, `join` joins the session on first use, and `writer`
+//! writes the words.
 
 pub(crate) mod active_session;
 pub(crate) mod backoff;

@@ -40,8 +40,8 @@ pub(crate) fn may_release_lock(_number: i32) -> bool {
 }
 
 /// A number of the calling thread, since there is no portable system number: threads are counted in
-/// the order in which they ask. Like a system's number, it fits into 32 bits; unlike one, it is never
-/// the number of the process, which would mark the main thread.
+/// the order in which they ask. Like a system's number, it fits into 32 bits; unlike one, it is
+/// never the number of the process, which would mark the main thread.
 pub fn current_thread_number() -> u64 {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,8 +7,8 @@ use std::fmt;
 /// Writes the metrics of a session for the live page.
 #[doc(hidden)]
 pub trait MetricsPage: fmt::Debug + Send + Sync {
-    /// The metrics as text, in the best format of those that the client accepts (the value of its
-    /// header `Accept`). May take long: called on a worker thread.
+    /// Writes the metrics as text. `accepted`, the value of the request's header `Accept`, decides
+    /// the format. Called on a worker thread, because it may take long.
     fn text(&self, accepted: &str) -> MetricsText;
 
     /// Drops data that no client has requested for a while. Called every few seconds, and must

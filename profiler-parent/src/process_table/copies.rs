@@ -1,5 +1,5 @@
-//! Copies of the entries of the table, each for one kind of reader: captures, readings of groups and
-//! the live page.
+//! Copies of the entries of the table, each for one kind of reader: captures, readings of groups
+//! and the live page.
 //!
 //! Part of the [`ProcessTable`]. Invariant: the table is locked only while it is copied. (Readings
 //! of metrics: `observed`. Readers that follow pools: `pool_list`.)
@@ -161,9 +161,9 @@ impl ProcessTable {
         self.copies(ProcessForLivePage::of)
     }
 
-    /// All processes that have asked for memory, for a reading of groups, in the order in which they
-    /// were added. Calls `forget_closed` with the table locked; its argument says which processes
-    /// still have their pool.
+    /// All processes that have asked for memory, for a reading of groups, in the order in which
+    /// they were added. Calls `forget_closed` with the table locked; its argument says which
+    /// processes still have their pool.
     pub(crate) fn for_groups(
         &self,
         forget_closed: impl FnOnce(&dyn Fn(PoolId) -> bool),

@@ -1,8 +1,8 @@
 //! Threads that wait for a process: for its end, for its hello, or for news of how it ended.
 //!
-//! Part of the [`ProcessTable`]. Used by the handles of the application and by captures. Invariants:
-//! each change of a process wakes the waiting threads; a capture waits for a limited time; while a
-//! thread waits for a released child, the table is not locked.
+//! Part of the [`ProcessTable`]. Used by the handles of the application and by captures.
+//! Invariants: each change of a process wakes the waiting threads; a capture waits for a limited
+//! time; while a thread waits for a released child, the table is not locked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, ExitStatus};

@@ -271,8 +271,8 @@ impl Session {
     }
 
     /// Serves a live page of this session at this address of this machine (port 0: any free port),
-    /// until the server is dropped or the session ends. Groups are measured meanwhile. The page has no
-    /// metrics for Prometheus: see [`Self::serve_live_with`].
+    /// until the server is dropped or the session ends. Groups are measured meanwhile. The page has
+    /// no metrics for Prometheus: see [`Self::serve_live_with`].
     ///
     /// # Errors
     /// [`LiveError`](crate::live::LiveError); nothing is served then.

@@ -7,8 +7,8 @@
 //!   message.
 //! - A sum never falls while the session lives, also if processes end and are no longer listed: the
 //!   process table keeps their sums ([`crate::process_table::session_sums`]).
-//! - The number of rows is bounded: at most 1,000 groups, 200 names of processes and 20 destinations
-//!   of pushers have rows of their own, and one row has the sum of all further ones.
+//! - The number of rows is bounded: at most 1,000 groups, 200 names of processes and 20
+//!   destinations of pushers have rows of their own, and one row has the sum of all further ones.
 //!
 //! ```text
 //! pools ──▶ groups::SnapshotReader ──┐

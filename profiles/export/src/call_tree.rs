@@ -1,8 +1,8 @@
 //! A call tree: a node for each path of functions, with the weight of the stacks that end in it.
 //!
-//! [`super::tree`] makes one for each thread of an export; the `profiler` command makes them for its
-//! flame graphs. The functions of a tree are numbers or names, and a weight is whatever can be added
-//! up. Invariants: every path has one node; a node has a larger number than its caller.
+//! [`super::tree`] makes one for each thread of an export; the `profiler` command makes them for
+//! its flame graphs. The functions of a tree are numbers or names, and a weight is whatever can be
+//! added up. Invariants: every path has one node; a node has a larger number than its caller.
 
 use std::collections::HashMap;
 use std::hash::Hash;

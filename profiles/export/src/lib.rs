@@ -1,8 +1,8 @@
 //! Exports recordings to the formats of other tools, and imports `.cpuprofile` files.
 //!
-//! Called by `profiler export` and `profiler import`, and by applications. [`profiler_reader`] reads
-//! the profile one thread at a time, [`recording`] cuts each thread into slices of time, and the
-//! format writes it.
+//! Called by `profiler export` and `profiler import`, and by applications. [`profiler_reader`]
+//! reads the profile one thread at a time, [`recording`] cuts each thread into slices of time, and
+//! the format writes it.
 //!
 //! | format | content | files |
 //! |---|---|---|

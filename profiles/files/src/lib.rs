@@ -1,7 +1,7 @@
 //! Files of profiles that are being written, and the progress of long work with files.
 //!
-//! Used by the capture, the recovery, the merge and the exports; also files with secrets, which only
-//! their user can read. Not an interface for applications, except for [`WorkEvent`],
+//! Used by the capture, the recovery, the merge and the exports; also files with secrets, which
+//! only their user can read. Not an interface for applications, except for [`WorkEvent`],
 //! [`WorkListener`] and the types of secrets.
 
 #![cfg_attr(

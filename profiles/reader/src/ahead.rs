@@ -1,8 +1,8 @@
 //! Unpacks a compressed profile on another thread, ahead of its reader.
 //!
-//! Used by [`mod@super::text`]. Memory is bounded by [`WAITING`] pieces. Invariants: the text arrives
-//! in order; an error of the file arrives after the text before it; the thread has ended when the
-//! reader is dropped.
+//! Used by [`mod@super::text`]. Memory is bounded by [`WAITING`] pieces. Invariants: the text
+//! arrives in order; an error of the file arrives after the text before it; the thread has ended
+//! when the reader is dropped.
 
 use std::io::{self, Read};
 use std::thread::JoinHandle;

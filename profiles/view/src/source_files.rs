@@ -1,8 +1,8 @@
 //! Finds and reads source files on this machine.
 //!
 //! Called by [`super::source`] with a path that the profile names: the path of the machine that
-//! compiled the code, or the viewer's form of a published file ([`profiler_symbols::source_path`]). A
-//! published file may be in Cargo's registry or in a toolchain of rustup, whose component
+//! compiled the code, or the viewer's form of a published file ([`profiler_symbols::source_path`]).
+//! A published file may be in Cargo's registry or in a toolchain of rustup, whose component
 //! `rust-src` contains the standard library. Invariants:
 //!
 //! - Only regular files of file systems that store files are opened, and only read as far as their

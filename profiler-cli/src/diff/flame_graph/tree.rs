@@ -2,8 +2,8 @@
 //!
 //! Used by [`super::data`]. A node stands for a path of functions with the same names; its times
 //! are the means over the runs of each side. Nodes with small shares are left out: a node
-//! [`LEFT_OUT`] below their caller has their time, so all times add up. Invariant: there are at most
-//! [`MAX_NODES`] nodes of functions, and as many for left-out ones.
+//! [`LEFT_OUT`] below their caller has their time, so all times add up. Invariant: there are at
+//! most [`MAX_NODES`] nodes of functions, and as many for left-out ones.
 
 use std::collections::HashMap;
 

@@ -9,7 +9,8 @@ use super::super::recording::Thread;
 use super::attributes::{add_number, add_text};
 use profiler_reader::{Meta, PartId, system_pid};
 
-/// The name of the scope, by which stores know the data. It does not change with the names of crates.
+/// The name of the scope, by which stores know the data. It does not change with the names of
+/// crates.
 const SCOPE: &str = "profiler-parent";
 /// The field of `Resource`.
 const ATTRIBUTES: u64 = 1;

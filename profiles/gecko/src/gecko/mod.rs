@@ -3,8 +3,9 @@
 //! A [`ProcessPart`] writes the object of one process from its pool: a child writes its own, the
 //! parent writes its own and those of children that cannot. It is a sink of the
 //! [profile model](super::model): the modules here know the tables of the format and their keys.
-//! The version is [`GECKO_VERSION`](profiler_json::GECKO_VERSION) throughout. Viewers refuse newer versions than their own and
-//! upgrade older ones, so this is the oldest version with all features that are used here.
+//! The version is [`GECKO_VERSION`](profiler_json::GECKO_VERSION) throughout. Viewers refuse newer
+//! versions than their own and upgrade older ones, so this is the oldest version with all features
+//! that are used here.
 //!
 //! Invariants: memory does not grow with the number of entries (one chunk, the names, the texts of
 //! one thread); all processes have the same `startTime`, so viewers shift none of them; for any

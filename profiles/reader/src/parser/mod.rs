@@ -1,7 +1,7 @@
 //! Reads a stream of JSON as serde's data model.
 //!
-//! Used by [`mod@super::walk`]. serde_json reads a stream byte by byte; this parser reads the text in
-//! its buffer as a slice, which is several times as fast. It passes unusual numbers and strings
+//! Used by [`mod@super::walk`]. serde_json reads a stream byte by byte; this parser reads the text
+//! in its buffer as a slice, which is several times as fast. It passes unusual numbers and strings
 //! with escapes to serde_json. Invariants: a value that is skipped needs at most a megabyte of
 //! memory, and a value that is read needs as much as its longest string; nesting is limited; the
 //! parser accepts and refuses the same texts as serde_json, but also refuses numbers of more than
