@@ -1,0 +1,137 @@
+//! Filters of system calls: no timer remains under a filter that would not allow the handler.
+//!
+//! Before the program installs a filter, this module runs the filter itself, with the calls that
+//! the handler makes. A filter that refuses one of them in any way ends the timers of the threads
+//! for which it is. A filter that is refused by the system changes nothing. Programs install
+//! filters through `prctl` and `syscall`; Chromium first asks with a null pointer whether filters
+//! exist, and `libseccomp` uses `syscall`.
+
+use core::ffi::{c_int, c_long, c_ulong};
+use core::ptr;
+
+use crate::bpf::{self, CallData, Instruction};
+use crate::ends;
+use crate::layout::Notes;
+use crate::process::{self, FilterState};
+use crate::raw::{Call, Clock};
+use crate::replaced::replaced;
+use crate::threads;
+
+const PR_SET_SECCOMP: c_int = 22;
+const SECCOMP_MODE_STRICT: c_ulong = 1;
+const SECCOMP_MODE_FILTER: c_ulong = 2;
+const SECCOMP_SET_MODE_STRICT: c_ulong = 0;
+const SECCOMP_SET_MODE_FILTER: c_ulong = 1;
+const SECCOMP_FILTER_FLAG_TSYNC: c_ulong = 1;
+
+/// `struct sock_fprog`.
+#[repr(C)]
+struct Program {
+    count: u16,
+    instructions: *const Instruction,
+}
+
+replaced! {
+    prctl(what: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int =
+        |what, a, b, c, d, call| match (what, a) {
+            (PR_SET_SECCOMP, SECCOMP_MODE_STRICT) => strict(|| call(what, a, b, c, d) as isize) as c_int,
+            (PR_SET_SECCOMP, SECCOMP_MODE_FILTER) => filtered(b, false, || call(what, a, b, c, d) as isize) as c_int,
+            _ => call(what, a, b, c, d),
+        };
+    syscall(
+        number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong
+    ) -> c_long = |number, a, b, c, d, e, f, call| {
+        let call = || call(number, a, b, c, d, e, f) as isize;
+        let done = match Call(number) {
+            Call::SECCOMP if a == SECCOMP_SET_MODE_STRICT => strict(call),
+            Call::SECCOMP if a == SECCOMP_SET_MODE_FILTER => {
+                filtered(c, b & SECCOMP_FILTER_FLAG_TSYNC != 0, call)
+            }
+            Call::PRCTL if a as c_int == PR_SET_SECCOMP && b == SECCOMP_MODE_STRICT => strict(call),
+            Call::PRCTL if a as c_int == PR_SET_SECCOMP && b == SECCOMP_MODE_FILTER => {
+                filtered(c, false, call)
+            }
+            Call::EXECVE | Call::EXECVEAT => ends::around(|| call() as c_int) as isize,
+            Call::EXIT_GROUP => {
+                ends::at_exit();
+                call()
+            }
+            _ => call(),
+        };
+        done as c_long
+    };
+}
+
+/// Enters the strict mode by `install`: it allows the calling thread no clock.
+fn strict(install: impl FnOnce() -> isize) -> isize {
+    crate::forks::notice();
+    without_timers(false, FilterState::Nothing, install)
+}
+
+/// Installs the filter at this address by `install`, for all threads or for the calling one.
+fn filtered(program: c_ulong, is_for_all: bool, install: impl FnOnce() -> isize) -> isize {
+    crate::forks::notice();
+    // SAFETY: null, or the program that the caller passes to the system.
+    let Some(program) =
+        (unsafe { ptr::with_exposed_provenance::<Program>(program as usize).as_ref() })
+    else {
+        return install();
+    };
+    if program.instructions.is_null() || !process::is_recorded() {
+        return install();
+    }
+    // SAFETY: the caller passes so many instructions to the system.
+    let instructions =
+        unsafe { core::slice::from_raw_parts(program.instructions, usize::from(program.count)) };
+    if allows_handler(instructions) && process::filter() != FilterState::Nothing {
+        let before = process::filter();
+        process::set_filter(FilterState::Handler);
+        let done = install();
+        match done {
+            0 => process::note(Notes::FILTERED),
+            _ => process::set_filter(before),
+        }
+        return done;
+    }
+    without_timers(is_for_all, FilterState::Nothing, install)
+}
+
+/// Deletes the timers of the calling thread, or of all, before `install`. If that fails, the
+/// calling thread gets its timer back.
+fn without_timers(is_for_all: bool, state: FilterState, install: impl FnOnce() -> isize) -> isize {
+    if !process::is_recorded() || !threads::is_own_process() {
+        return install();
+    }
+    let before = process::filter();
+    let row = threads::row_of_caller();
+    let was_armed = row.is_some_and(threads::disarm);
+    if is_for_all {
+        threads::disarm_all();
+    }
+    // Later threads inherit the filter.
+    process::set_filter(state);
+    let done = install();
+    if done == 0 {
+        process::note(Notes::FORBIDDEN);
+    } else {
+        process::set_filter(before);
+        if let Some(row) = row.filter(|_| was_armed) {
+            threads::arm(row);
+        }
+    }
+    done
+}
+
+/// Whether a filter allows all calls of the handler.
+fn allows_handler(filter: &[Instruction]) -> bool {
+    let clock = |clock: Clock| CallData::new(Call::CLOCK_GETTIME, [clock.0 as u64, 0]);
+    let invalid_operation = u64::MAX;
+    [
+        clock(Clock::THREAD),
+        clock(Clock::MONOTONIC),
+        CallData::new(Call::RT_SIGPROCMASK, [invalid_operation, 0]),
+        CallData::new(Call::RT_SIGRETURN, [0, 0]),
+    ]
+    .iter()
+    .all(|data| bpf::allows(filter, data))
+}

@@ -1,0 +1,288 @@
+//! The handler of the timers' signal: copies the registers and the stack of the thread that it
+//! interrupts into the ring.
+//!
+//! The kernel calls it in a thread that runs. It calls the system only to read clocks and to check
+//! pages of the stack; it takes no lock, allocates nothing, and uses no thread-local. All signals
+//! but faults are blocked while it runs, also the C library's own, so nothing unwinds through it.
+
+use core::arch::global_asm;
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use crate::layout::{
+    HEAD_BYTES, IS_CUT, IS_ELSEWHERE, MAX_STACK_BYTES, PAGE, SAMPLE_PAGES, SampleHead,
+};
+use crate::process;
+use crate::raw::{Call, Clock, call};
+use crate::ring::{self, Claimed};
+use crate::threads::{self, TIMER_MARK};
+
+const SI_TIMER: i32 = -2;
+const SA_SIGINFO: u64 = 4;
+const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_RESTART: u64 = 0x1000_0000;
+#[cfg(target_arch = "x86_64")]
+const SA_RESTORER: u64 = 0x0400_0000;
+/// The signals that are not blocked: faults, which the program must still be able to report, and
+/// SIGSYS, by which a sandbox answers system calls.
+const FAULTS: u64 = bit(4) | bit(5) | bit(6) | bit(7) | bit(8) | bit(11) | bit(31);
+
+/// A signal in a set of signals.
+pub(crate) const fn bit(signal: u32) -> u64 {
+    1 << (signal.wrapping_sub(1) & 63)
+}
+
+/// `struct siginfo` of the kernel for a signal of a timer.
+#[repr(C)]
+struct TimerSignal {
+    signal: i32,
+    error: i32,
+    code: i32,
+    timer: [i32; 3],
+    value: u64,
+}
+
+/// The beginning of `struct ucontext` of the kernel.
+#[cfg(target_arch = "x86_64")]
+#[repr(C)]
+struct Context {
+    flags: u64,
+    link: u64,
+    alternate_stack: [u64; 3],
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+    registers: [u64; 17],
+}
+
+/// The beginning of `struct ucontext` of the kernel.
+#[cfg(target_arch = "aarch64")]
+#[repr(C)]
+struct Context {
+    flags: u64,
+    link: u64,
+    alternate_stack: [u64; 3],
+    mask: [u64; 17],
+    fault_address: u64,
+    /// x0 to x30, sp, pc.
+    registers: [u64; 33],
+}
+
+/// The registers from which unwinding begins.
+struct Registers {
+    pc: u64,
+    sp: u64,
+    fp: u64,
+    lr: u64,
+}
+
+impl Context {
+    #[cfg(target_arch = "x86_64")]
+    fn registers(&self) -> Registers {
+        let [.., fp, _, _, _, _, sp, pc] = self.registers;
+        Registers { pc, sp, fp, lr: 0 }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn registers(&self) -> Registers {
+        let [.., fp, lr, sp, pc] = self.registers;
+        Registers { pc, sp, fp, lr }
+    }
+
+    /// Whether an address is in the alternate signal stack.
+    fn is_in_alternate_stack(&self, address: u64) -> bool {
+        let [start, _, bytes] = self.alternate_stack;
+        address.wrapping_sub(start) < bytes
+    }
+}
+
+/// `struct sigaction` of the kernel.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    #[cfg(target_arch = "x86_64")]
+    restorer: usize,
+    mask: u64,
+}
+
+// The end of a handler. Debuggers and unwinders know these bytes.
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".globl profiler_observed_return",
+    ".hidden profiler_observed_return",
+    "profiler_observed_return:",
+    "mov $15, %rax",
+    "syscall",
+    options(att_syntax)
+);
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    fn profiler_observed_return();
+}
+
+/// Installs the handler. False if the system refuses it.
+pub(crate) fn install(signal: u32) -> bool {
+    let action = Action {
+        handler: on_signal as *const () as usize,
+        #[cfg(target_arch = "x86_64")]
+        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_RESTORER,
+        #[cfg(target_arch = "aarch64")]
+        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART,
+        #[cfg(target_arch = "x86_64")]
+        restorer: profiler_observed_return as *const () as usize,
+        mask: !FAULTS,
+    };
+    // SAFETY: the kernel reads the action. The handler is a static function with the three
+    // arguments that SA_SIGINFO promises, and this library is never unloaded.
+    let done = unsafe {
+        call(
+            Call::RT_SIGACTION,
+            [signal as usize, (&raw const action).addr(), 0, 8, 0, 0],
+        )
+    };
+    done == 0
+}
+
+unsafe extern "C" fn on_signal(signal: i32, info: *const TimerSignal, context: *const Context) {
+    // SAFETY: the kernel passes a valid description, because of SA_SIGINFO.
+    let (Some(info), Some(context)) = (unsafe { info.as_ref() }, unsafe { context.as_ref() })
+    else {
+        return;
+    };
+    // Only timers have a value that the sender chose. A program's own signal has no mark.
+    if info.code != SI_TIMER || info.value >> 32 != TIMER_MARK {
+        return crate::actions::call_programs_handler(
+            signal,
+            info_address(info),
+            context_address(context),
+        );
+    }
+    take_sample((info.value & 0xffff_ffff) as usize, context);
+}
+
+fn info_address(info: &TimerSignal) -> usize {
+    ptr::from_ref(info).expose_provenance()
+}
+
+fn context_address(context: &Context) -> usize {
+    ptr::from_ref(context).expose_provenance()
+}
+
+/// Writes a sample of the calling thread.
+fn take_sample(row: usize, context: &Context) {
+    let began = process::now();
+    let (Some(own), Some(shared), Some(control)) =
+        (threads::own_row(row), process::row(row), process::control())
+    else {
+        return;
+    };
+    let registers = context.registers();
+    let start = registers.sp & !7;
+    let top = own.stack_top.load(Ordering::Relaxed) as u64;
+    let is_elsewhere = start >= top || context.is_in_alternate_stack(start);
+    let (wanted, is_longer) = stack_bytes(start, top, is_elsewhere);
+    let pages = (HEAD_BYTES + wanted).div_ceil(PAGE);
+    let claimed = ring::claim(control, pages);
+    if claimed.len == 0 {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(header) = process::header() {
+            header.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        return;
+    }
+    let room = claimed.len * PAGE - HEAD_BYTES;
+    let bytes = wanted.min(room);
+    let cpu_ns = Clock::THREAD.now_ns();
+    let [first, more @ ..] = claimed.pages;
+    let head = SampleHead {
+        at: began,
+        cpu_ns,
+        pc: registers.pc,
+        sp: registers.sp,
+        fp: registers.fp,
+        lr: registers.lr,
+        row: row as u32,
+        uses: shared.uses.load(Ordering::Relaxed),
+        stack_bytes: bytes as u32,
+        flags: if is_longer || bytes < wanted {
+            IS_CUT
+        } else {
+            0
+        } | if is_elsewhere { IS_ELSEWHERE } else { 0 },
+        more_pages: claimed.len as u32 - 1,
+        pages: more,
+        claims: claimed.claims,
+        ..SampleHead::default()
+    };
+    copy(&claimed, first, start, bytes, head, began);
+    ring::publish(control, &claimed);
+    shared.sampled_cpu_ns.store(cpu_ns, Ordering::Release);
+}
+
+/// The bytes of the stack that can be copied, and whether the stack is longer.
+fn stack_bytes(start: u64, top: u64, is_elsewhere: bool) -> (usize, bool) {
+    // Of another stack, such as a coroutine's, only the page is known in which it ends.
+    let known = if is_elsewhere {
+        PAGE as u64 - start % PAGE as u64
+    } else {
+        top - start
+    };
+    let most = known.min(MAX_STACK_BYTES as u64);
+    let end = start + most;
+    let mut readable = start;
+    // The page of the stack pointer is in use. A guard page may lie between another stack and this
+    // thread's own.
+    loop {
+        readable = (readable | (PAGE as u64 - 1)) + 1;
+        if readable >= end || !is_readable(readable) {
+            break;
+        }
+    }
+    let bytes = readable.min(end) - start;
+    (bytes as usize & !7, is_elsewhere || bytes < known)
+}
+
+/// Whether the word at an address may be read: asks the system to change the signal mask to that
+/// word by an invalid operation. The system reads the word first.
+fn is_readable(address: u64) -> bool {
+    const EINVAL: isize = 22;
+    // SAFETY: the kernel checks the address, changes no mask, and writes nothing.
+    let failed = unsafe {
+        call(
+            Call::RT_SIGPROCMASK,
+            [usize::MAX, address as usize, 0, 8, 0, 0],
+        )
+    };
+    failed == -EINVAL
+}
+
+/// Copies the head and the stack into the claimed pages.
+fn copy(claimed: &Claimed, first: u16, start: u64, bytes: usize, head: SampleHead, began: u64) {
+    let Some(ring) = process::ring() else {
+        return;
+    };
+    let mut from = ptr::with_exposed_provenance::<u64>(start as usize);
+    let mut left = bytes / 8;
+    for (number, page) in claimed.pages().enumerate().take(SAMPLE_PAGES) {
+        let page = ring.wrapping_add(usize::from(page) * PAGE);
+        let offset = if number == 0 { HEAD_BYTES } else { 0 };
+        let mut to = page.wrapping_add(offset).cast::<u64>();
+        let words = ((PAGE - offset) / 8).min(left);
+        for _ in 0..words {
+            // SAFETY: all words up to `bytes` are readable. Volatile, so that it does not become a
+            // call of the C library.
+            let word = unsafe { from.read_volatile() };
+            // SAFETY: the word is inside a page that this handler has claimed: `claim` returns only
+            // pages of the mapping.
+            unsafe { to.write_volatile(word) };
+            (from, to) = (from.wrapping_add(1), to.wrapping_add(1));
+        }
+        left -= words;
+    }
+    let place = ring
+        .wrapping_add(usize::from(first) * PAGE)
+        .cast::<SampleHead>();
+    let held = process::now().wrapping_sub(began).min(u64::from(u32::MAX)) as u32;
+    // SAFETY: the page is claimed by this handler, is aligned, and has room for a head.
+    unsafe { place.write_volatile(SampleHead { held, ..head }) };
+}

@@ -1,0 +1,134 @@
+//! The beginning: the loader calls [`begin`] before the program's own constructors and `main`.
+//!
+//! Without the session's variable in the environment, nothing happens at all.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::ptr;
+
+use crate::config;
+use crate::ends;
+use crate::forks;
+use crate::handler;
+use crate::own_file;
+use crate::process;
+use crate::raw::{Call, Clock, call};
+use crate::text;
+use crate::threads;
+
+const SIG_UNBLOCK: usize = 1;
+/// The entry of the auxiliary vector for the bytes that a signal takes on a stack.
+const AT_MINSIGSTKSZ: usize = 51;
+/// The same where the kernel does not tell it: with the registers of AVX-512, without tiles.
+const USUAL_SIGNAL_FRAME: usize = 4096;
+
+/// The loader calls the functions of this section when it loads the library, and `FINISH` at `exit`.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FINISH: extern "C" fn() = ends::at_exit;
+
+/// Begins to record this process, if a session asks for it.
+///
+/// # Safety
+/// Called by the loader, with the arguments of `main`.
+pub(crate) unsafe extern "C" fn begin(
+    _: c_int,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    if environment.is_null() {
+        return;
+    }
+    // SAFETY: the loader passes the environment, which ends with a null pointer.
+    let Some(asked) = (unsafe { variable(environment) }) else {
+        return;
+    };
+    let Some(configuration) = config::parse(asked) else {
+        return;
+    };
+    // SAFETY: the process has one thread, and the loader calls this function once.
+    unsafe { process::set_configuration(configuration) };
+    let Some(file) = own_file::make(process::configuration()) else {
+        return;
+    };
+    // SAFETY: the vector is behind the environment.
+    threads::set_signal_frame(unsafe { signal_frame(environment) });
+    if !handler::install(process::configuration().signal) {
+        // SAFETY: the file was mapped just now, and nothing refers to it.
+        unsafe { own_file::unmap(file) };
+        return;
+    }
+    process::set_file(file);
+    if let Some(header) = process::header() {
+        text::write(file, header);
+    }
+    forks::follow();
+    // Above the arguments there are no frames.
+    begin_process(arguments.expose_provenance(), Clock::PROCESS.now_ns());
+    unblock();
+}
+
+/// Begins to record the calling thread, the only one of a process that has a new file.
+pub(crate) fn begin_process(stack_top: usize, cpu_ns: u64) {
+    threads::note_process();
+    if let Some(header) = process::header() {
+        own_file::introduce(header, cpu_ns);
+    }
+    threads::begin(0, stack_top);
+}
+
+/// Our signal may be blocked by the program that has executed this one.
+fn unblock() {
+    let ours = handler::bit(process::configuration().signal);
+    // SAFETY: the kernel reads one word.
+    unsafe {
+        call(
+            Call::RT_SIGPROCMASK,
+            [SIG_UNBLOCK, (&raw const ours).addr(), 0, 8, 0, 0],
+        );
+    }
+}
+
+/// The value of the session's variable.
+///
+/// # Safety
+/// The list ends with a null pointer, and its texts with zeros.
+unsafe fn variable<'a>(mut environment: *const *const c_char) -> Option<&'a [u8]> {
+    loop {
+        // SAFETY: the caller's promise.
+        let entry = unsafe { environment.read() };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        if let Some(value) = text.strip_prefix(config::VARIABLE) {
+            return Some(value);
+        }
+        environment = environment.wrapping_add(1);
+    }
+}
+
+/// The bytes that the system puts on a stack for a signal.
+///
+/// # Safety
+/// The auxiliary vector is behind this environment.
+unsafe fn signal_frame(mut environment: *const *const c_char) -> usize {
+    // SAFETY: the caller's promise; the list ends with a null pointer.
+    while !unsafe { environment.read() }.is_null() {
+        environment = environment.wrapping_add(1);
+    }
+    let mut entry: *const [usize; 2] = environment.wrapping_add(1).cast();
+    loop {
+        // SAFETY: the vector ends with an entry of kind 0.
+        match unsafe { ptr::read_unaligned(entry) } {
+            [0, _] => return USUAL_SIGNAL_FRAME,
+            [AT_MINSIGSTKSZ, bytes] => return bytes,
+            _ => entry = entry.wrapping_add(1),
+        }
+    }
+}

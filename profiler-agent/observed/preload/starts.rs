@@ -1,0 +1,122 @@
+//! New threads: each gets a row and a timer before it runs, and gives them back when it ends.
+//!
+//! The starting thread claims the row and puts into it what the new thread is to run, so nothing is
+//! allocated. The end of a thread is a destructor of thread-specific data: it also runs for
+//! `pthread_exit` and cancellation.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::loaded;
+use crate::process;
+use crate::replaced::replaced;
+use crate::threads;
+
+type Run = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// The key of the thread-specific data, plus 1; 0 until it is made, `NO_KEY` if there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+const NO_KEY: u32 = u32::MAX;
+/// The function that stores thread-specific data; 0 without one.
+static SET_SPECIFIC: AtomicUsize = AtomicUsize::new(0);
+
+replaced! {
+    pthread_create(thread: *mut c_void, attributes: *const c_void, run: usize, argument: *mut c_void) -> c_int =
+        |thread, attributes, run, argument, call| {
+            crate::forks::notice();
+            if !process::is_recorded() {
+                return call(thread, attributes, run, argument);
+            }
+            make_key();
+            let Some(row) = threads::claim() else {
+                threads::count_without_row();
+                return call(thread, attributes, run, argument);
+            };
+            if let Some(own) = threads::own_row(row) {
+                own.run.store(run, Ordering::Relaxed);
+                own.argument.store(argument.expose_provenance(), Ordering::Relaxed);
+            }
+            let begin = begin as *const () as usize;
+            let number = core::ptr::without_provenance_mut(row);
+            let failed = call(thread, attributes, begin, number);
+            if failed != 0 {
+                threads::release(row);
+            }
+            failed
+        };
+}
+
+/// Makes the key, once. Two threads that do so at the same time leave one key unused.
+fn make_key() {
+    if KEY.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    let made = loaded::any_function(c"pthread_key_create")
+        .zip(loaded::any_function(c"pthread_setspecific"))
+        .and_then(|(create, set)| {
+            SET_SPECIFIC.store(set, Ordering::Relaxed);
+            new_key(create)
+        });
+    let key = made.map_or(NO_KEY, |key| key.wrapping_add(1));
+    let _ = KEY.compare_exchange(0, key, Ordering::Release, Ordering::Relaxed);
+}
+
+fn new_key(create: usize) -> Option<u32> {
+    type Create = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut c_void)) -> c_int;
+    // SAFETY: the C library's function of this name has this type.
+    let create = unsafe { core::mem::transmute::<usize, Create>(create) };
+    let mut key = 0;
+    // SAFETY: writes the key into a local; this library is never unloaded.
+    let failed = unsafe { create(&raw mut key, ended) };
+    (failed == 0).then_some(key)
+}
+
+/// Makes the calling thread call [`ended`] at its end.
+fn follow_end(row: usize) {
+    let (key, set) = (
+        KEY.load(Ordering::Acquire),
+        SET_SPECIFIC.load(Ordering::Relaxed),
+    );
+    if key == 0 || key == NO_KEY || set == 0 {
+        return;
+    }
+    type Set = unsafe extern "C" fn(u32, *const c_void) -> c_int;
+    // SAFETY: the C library's function of this name has this type.
+    let set = unsafe { core::mem::transmute::<usize, Set>(set) };
+    // Not null, because the destructor is not called for null.
+    let value = core::ptr::without_provenance(row.wrapping_add(1));
+    // SAFETY: the key was made by `new_key`.
+    unsafe { set(key.wrapping_sub(1), value) };
+}
+
+/// The first function of a new thread.
+unsafe extern "C" fn begin(number: *mut c_void) -> *mut c_void {
+    let row = number.addr();
+    let Some(own) = threads::own_row(row) else {
+        return core::ptr::null_mut();
+    };
+    let run = own.run.load(Ordering::Relaxed);
+    let argument = own.argument.load(Ordering::Relaxed);
+    let here = 0_usize;
+    // The frames of the C library above this one are copied, too: they end the stack.
+    let top = (&raw const here).addr().wrapping_add(ABOVE);
+    threads::begin(row, top);
+    follow_end(row);
+    // SAFETY: the program has passed this function to `pthread_create`.
+    let run = unsafe { core::mem::transmute::<usize, Run>(run) };
+    // SAFETY: as above, with the argument that it has passed.
+    unsafe { run(core::ptr::with_exposed_provenance_mut(argument)) }
+}
+
+/// How far above the first function of a thread its stack is read at least: the frames of the C
+/// library that called it. Its control block is above them, in the same mapping.
+const ABOVE: usize = 512;
+
+/// The destructor: the thread ends.
+unsafe extern "C" fn ended(value: *mut c_void) {
+    // In a forked child, a row of the parent's threads means nothing.
+    let row = value.addr().wrapping_sub(1);
+    if process::is_recorded() && threads::is_of_caller(row) {
+        threads::end(row);
+    }
+}

@@ -1,0 +1,80 @@
+//! Forked children, and programs that execute others.
+
+use crate::observed::Session;
+
+#[test]
+fn every_forked_child_has_a_file_and_its_time() {
+    let session = Session::new();
+    let (_, programs) = session.run(&["forks", "0"]);
+    assert_eq!(programs.len(), 5);
+    let parent = programs[0].header.pid;
+    for child in &programs[1..] {
+        assert_eq!(child.header.parent, parent);
+        assert_eq!(child.header.began_cpu_ns, 0);
+        assert!(child.samples.len() > 3 && child.sampled_ns(0) <= child.used_ns());
+        assert_eq!(child.text, programs[0].text);
+    }
+}
+
+#[test]
+fn a_child_that_changes_its_user_is_recorded() {
+    if !is_root() {
+        return;
+    }
+    let session = Session::new();
+    let (output, programs) = session.run(&["forks", "1"]);
+    assert!(output.status.success());
+    assert_eq!(programs.len(), 5);
+    for child in &programs[1..] {
+        assert_eq!(child.header.ending, 1);
+        assert!(child.samples.len() > 3 && child.sampled_ns(0) <= child.used_ns());
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
+}
+
+#[test]
+fn a_fork_by_a_raw_call_is_noticed() {
+    let session = Session::new();
+    let (_, programs) = session.run(&["raw-fork"]);
+    assert_eq!(programs.len(), 2);
+    assert_eq!(programs[1].header.parent, programs[0].header.pid);
+    assert!(programs[1].samples.len() > 3);
+}
+
+#[test]
+fn a_child_of_vfork_changes_nothing_in_its_parent() {
+    let session = Session::new();
+    let (output, programs) = session.run(&["vfork"]);
+    assert!(output.status.success());
+    assert_eq!(
+        programs.len(),
+        2,
+        "the parent, and the program that the child executes"
+    );
+    for program in &programs {
+        assert_eq!(program.header.ending, 1);
+        assert!(program.samples.len() > 3 && program.sampled_ns(0) <= program.used_ns());
+    }
+}
+
+#[test]
+fn a_chain_of_programs_is_never_killed_by_a_signal_of_the_one_before() {
+    let session = Session::new();
+    let (output, programs) = session.run(&["execs", "300"]);
+    assert!(output.status.success(), "{:?}", output.status);
+    assert_eq!(programs.len(), 301);
+    let ends: Vec<u32> = programs
+        .iter()
+        .map(|program| program.header.ending)
+        .collect();
+    assert!(ends[..300].iter().all(|end| *end == 2), "{ends:?}");
+    let pairs = programs.iter().zip(&programs[1..]);
+    for (before, after) in pairs {
+        assert_eq!(before.header.pid, after.header.pid);
+        assert!(before.header.ended_cpu_ns <= after.header.began_cpu_ns);
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of the preloaded library with real programs, which are read as a session reads them.
+
+mod forks;
+mod library;
+mod observed;
+mod samples;
+mod signals;

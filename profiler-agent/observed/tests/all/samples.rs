@@ -1,0 +1,148 @@
+//! Samples: whose time they have, and what is in them.
+
+use crate::observed::{Reader, Session, printed, test_program};
+
+/// The mark in the frame of `main`.
+const MARK: u64 = 0x05ca_1ab1_e0dd_ba11;
+
+#[test]
+fn the_time_of_samples_is_that_of_the_program_and_in_its_function() {
+    let session = Session::new();
+    let (output, programs) = session.run(&["busy", "300"]);
+    let [program] = &programs[..] else {
+        panic!("{}", programs.len())
+    };
+    let used = printed(&output, "cpu ");
+    assert!(program.header.ended_cpu_ns >= used, "stored at the end");
+    let (sampled, used) = (program.sampled_ns(0), program.used_ns());
+    assert!(sampled * 100 >= used * 97, "{sampled} of {used}");
+    assert_eq!((program.header.refused, program.header.ending), (0, 1));
+    let spin = printed(&output, "spin ");
+    let inside = program
+        .samples
+        .iter()
+        .filter(|sample| (spin..spin + 512).contains(&sample.head.pc));
+    // The function reads the clock seldom.
+    let inside = inside.count();
+    assert!(
+        inside * 10 >= program.samples.len() * 8,
+        "{inside} of {}",
+        program.samples.len()
+    );
+}
+
+#[test]
+fn a_stack_reaches_main_or_is_marked_as_cut() {
+    let session = Session::new();
+    let (_, programs) = session.run(&["deep", "20"]);
+    let spinning = |sample: &&crate::observed::Sample| sample.stack.len() > 2500;
+    let deep: Vec<_> = programs[0].samples.iter().filter(spinning).collect();
+    assert!(deep.len() > 5, "{}", deep.len());
+    for sample in &deep {
+        assert!(!sample.is_cut() && sample.stack.contains(&MARK));
+    }
+    let (_, programs) = session.run(&["deep", "200"]);
+    let cut = programs
+        .last()
+        .unwrap()
+        .samples
+        .iter()
+        .filter(|sample| sample.is_cut());
+    assert!(cut.count() > 5, "200 frames of 1,000 bytes");
+}
+
+#[test]
+fn every_thread_has_its_time_however_it_ends() {
+    let session = Session::new();
+    let (_, programs) = session.run(&["threads"]);
+    let [program] = &programs[..] else { panic!() };
+    assert_eq!(
+        (program.header.threads, program.header.threads_without_timer),
+        (4, 0)
+    );
+    let ended = program.rows[1..].iter().filter(|row| row.ended_cpu_ns > 0);
+    let ended: Vec<_> = ended.collect();
+    assert_eq!(ended.len(), 3);
+    for row in &ended {
+        assert!(row.ended_cpu_ns >= 100_000_000 && row.uses % 2 == 0);
+        assert!((50_000_000..=row.ended_cpu_ns).contains(&row.sampled_cpu_ns));
+    }
+}
+
+#[test]
+fn rows_and_timers_are_used_again() {
+    let session = Session::new();
+    let (output, programs) = session.run(&["many-threads", "3000"]);
+    assert!(output.status.success());
+    let header = programs[0].header;
+    assert_eq!((header.threads, header.threads_without_timer), (3001, 0));
+}
+
+#[test]
+fn the_names_of_the_program_and_of_its_files_are_in_the_text() {
+    let session = Session::new();
+    let (output, programs) = session.run(&["busy", "10"]);
+    let text = &programs[0].text;
+    assert_eq!(
+        text.program,
+        test_program()
+            .canonicalize()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .as_bytes()
+    );
+    let spin = printed(&output, "spin ");
+    let own = text
+        .files
+        .iter()
+        .find(|(range, _)| range.contains(&spin))
+        .unwrap();
+    assert!(own.1.is_empty(), "the program itself");
+    assert!(
+        text.files
+            .iter()
+            .any(|(_, path)| path.windows(7).any(|part| part == b"libc.so"))
+    );
+}
+
+#[test]
+fn a_killed_program_keeps_every_sample_that_was_finished() {
+    let session = Session::new();
+    let mut killed_with_samples = 0;
+    for delay in 1..=20 {
+        let mut child = session
+            .command(test_program())
+            .args(["busy", "10000"])
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(3 * delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut reader = Reader::default();
+        reader.pass(&session.files());
+        let programs = reader.finish();
+        let Some(program) = programs.last() else {
+            continue; // killed before it had a file
+        };
+        // Nothing was read before, so the ring has all samples since the start, or is full.
+        let stored = program.rows[0].sampled_cpu_ns;
+        let newest = program
+            .samples
+            .iter()
+            .map(|sample| sample.head.cpu_ns)
+            .max();
+        if let Some(newest) = newest {
+            killed_with_samples += 1;
+            assert!(
+                newest >= stored,
+                "a sample is published before the row is written"
+            );
+        }
+        assert_eq!(program.header.ending, 0);
+        for file in std::fs::read_dir(session.files()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+    assert!(killed_with_samples >= 5, "{killed_with_samples}");
+}

@@ -1,0 +1,69 @@
+//! What programs do with signals and with filters of system calls.
+
+use std::process::Output;
+
+use profiler_observed::layout::Notes;
+
+use crate::observed::{Program, Session};
+
+fn run(arguments: &[&str]) -> (Output, Program) {
+    let (output, mut programs) = Session::new().run(arguments);
+    assert!(output.status.success(), "{:?}", output.status);
+    (output, programs.remove(0))
+}
+
+fn has_note(program: &Program, note: Notes) -> bool {
+    program.header.notes & note.0 != 0
+}
+
+#[test]
+fn a_mask_of_all_signals_holds_no_sample_back_and_does_not_show_the_signal() {
+    let (output, program) = run(&["blocked"]);
+    assert!(program.sampled_ns(0) >= 50_000_000);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("blocked 0"));
+    let (_, program) = run(&["thread-blocked"]);
+    assert!(program.sampled_ns(1) >= 50_000_000);
+}
+
+#[test]
+fn a_program_that_uses_the_signal_gets_its_own_and_is_sampled() {
+    let (output, program) = run(&["own-handler"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("received 1, kept 1"));
+    assert!(program.sampled_ns(0) >= 50_000_000);
+    assert!(has_note(&program, Notes::WANTS_SIGNAL));
+}
+
+#[test]
+fn a_filter_that_allows_the_handler_leaves_the_samples() {
+    for kind in ["prctl", "syscall", "tsync"] {
+        let (_, program) = run(&["filter", kind]);
+        assert!(has_note(&program, Notes::FILTERED) && !has_note(&program, Notes::FORBIDDEN));
+        assert!(
+            program.samples.len() > 20,
+            "{kind}: {}",
+            program.samples.len()
+        );
+    }
+}
+
+#[test]
+fn a_filter_that_would_kill_the_handler_ends_the_samples_and_not_the_program() {
+    for kind in ["strict", "mode"] {
+        let (_, program) = run(&["filter", kind]);
+        assert!(has_note(&program, Notes::FORBIDDEN), "{kind}");
+    }
+}
+
+#[test]
+fn asking_with_a_null_pointer_whether_filters_exist_changes_nothing() {
+    let (_, program) = run(&["filter", "null"]);
+    assert_eq!(program.header.notes, 0);
+    assert!(program.sampled_ns(0) >= 50_000_000);
+}
+
+#[test]
+fn a_thread_with_a_small_alternate_stack_gets_no_signal() {
+    let (_, program) = run(&["small-stack"]);
+    assert!(has_note(&program, Notes::SMALL_STACK));
+    assert!(program.sampled_ns(0) < 50_000_000);
+}
