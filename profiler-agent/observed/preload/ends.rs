@@ -77,6 +77,8 @@ static WITH_LISTS: [Original; 3] = [
     Original::new(c"execlp"),
     Original::new(c"execle"),
 ];
+/// The same, to look them up.
+pub(crate) static LISTED: &[&Original] = &[&WITH_LISTS[0], &WITH_LISTS[1], &WITH_LISTS[2]];
 
 /// Called by the functions below with their number, before the function that they replace. Returns
 /// its address, or 0. If that fails, the calling thread has no timer any more.

@@ -11,10 +11,10 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::layout::PAGE;
-use crate::loaded;
 use crate::own_file;
 use crate::process::{self, FilterState};
 use crate::raw::{Call, call, call3};
+use crate::replaced::Original;
 use crate::text;
 use crate::threads;
 
@@ -25,6 +25,12 @@ const MADV_WIPEONFORK: usize = 18;
 /// The page that is cleared in forked children; null without one.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
+/// glibc's own name: `pthread_atfork` is not in the shared library before glibc 2.34.
+static REGISTER: Original = Original::new(c"__register_atfork");
+static REGISTER_OF_MUSL: Original = Original::new(c"pthread_atfork");
+/// Functions that are called and not replaced.
+pub(crate) static CALLED: &[&Original] = &[&REGISTER, &REGISTER_OF_MUSL];
+
 /// Follows the forks of this process.
 pub(crate) fn follow() {
     make_mark();
@@ -34,13 +40,12 @@ pub(crate) fn follow() {
         Option<extern "C" fn()>,
         *const c_void,
     ) -> c_int;
-    // glibc's own name: `pthread_atfork` is not in the shared library before glibc 2.34.
-    if let Some(register) = loaded::any_function(c"__register_atfork") {
+    if let Some(register) = REGISTER.get() {
         // SAFETY: glibc's function of this name has this type.
         let register = unsafe { core::mem::transmute::<usize, Register>(register) };
         // SAFETY: the handler is a static function, and this library is never unloaded.
         unsafe { register(None, None, Some(in_child), ptr::null()) };
-    } else if let Some(register) = loaded::any_function(c"pthread_atfork") {
+    } else if let Some(register) = REGISTER_OF_MUSL.get() {
         // SAFETY: the C library's function of this name has this type, without the last argument.
         let register = unsafe { core::mem::transmute::<usize, Register>(register) };
         // SAFETY: as above.

@@ -161,7 +161,7 @@ impl File {
 }
 
 /// A file's table of symbols.
-struct Symbols {
+pub(crate) struct Symbols {
     bias: usize,
     table: *const Symbol,
     names: *const c_char,
@@ -181,9 +181,9 @@ impl Symbols {
     };
 
     /// The address of a function that the file defines.
-    fn function(&self, name: &CStr) -> Option<usize> {
+    pub(crate) fn function(&self, name: &Name) -> Option<usize> {
         if self.gnu_hash.is_null() {
-            self.function_by_hash(name)
+            self.function_by_hash(name.text)
         } else {
             self.function_by_gnu_hash(name)
         }
@@ -203,25 +203,28 @@ impl Symbols {
             .then(|| self.bias.wrapping_add(symbol.value))
     }
 
-    /// Looks up in the table that `DT_GNU_HASH` names: buckets of symbols with hashes, which are
-    /// sorted by bucket. The filter in front is not used, because most look-ups succeed.
-    fn function_by_gnu_hash(&self, name: &CStr) -> Option<usize> {
+    /// Looks up in the table that `DT_GNU_HASH` names: a filter that knows most names that are not
+    /// there, and buckets of symbols with hashes, which are sorted by bucket.
+    fn function_by_gnu_hash(&self, name: &Name) -> Option<usize> {
         let word = |at: usize| {
             // SAFETY: inside the file's own table, which its own numbers describe.
             unsafe { self.gnu_hash.wrapping_add(at).read() }
         };
-        let (buckets, first, filter) = (word(0), word(1), word(2));
-        if buckets == 0 {
+        let (buckets, first, filters, shift) = (word(0), word(1), word(2), word(3));
+        let hash = name.gnu_hash;
+        let filter = (hash / 64).checked_rem(filters)? as usize;
+        let filter = u64::from(word(4 + filter * 2)) | u64::from(word(5 + filter * 2)) << 32;
+        let bits = 1_u64 << (hash % 64) | 1 << (hash.wrapping_shr(shift) % 64);
+        if filter & bits != bits {
             return None;
         }
-        let buckets_at = 4 + filter as usize * 2;
+        let buckets_at = 4 + filters as usize * 2;
         let chains_at = buckets_at + buckets as usize;
-        let hash = gnu_hash(name);
         let mut number = word(buckets_at + hash.checked_rem(buckets)? as usize);
         while number >= first && number != 0 {
             let seen = word(chains_at + (number - first) as usize);
             if seen | 1 == hash | 1
-                && let Some(found) = self.definition(number, name)
+                && let Some(found) = self.definition(number, name.text)
             {
                 return Some(found);
             }
@@ -254,9 +257,23 @@ impl Symbols {
     }
 }
 
-fn gnu_hash(name: &CStr) -> u32 {
-    let step = |hash: u32, byte: &u8| hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
-    name.to_bytes().iter().fold(5381, step)
+/// A name to look up, with its hash.
+#[derive(Debug)]
+pub(crate) struct Name {
+    text: &'static CStr,
+    gnu_hash: u32,
+}
+
+impl Name {
+    pub(crate) const fn new(text: &'static CStr) -> Self {
+        let mut gnu_hash = 5381_u32;
+        let mut rest = text.to_bytes();
+        while let [first, more @ ..] = rest {
+            gnu_hash = gnu_hash.wrapping_mul(33).wrapping_add(*first as u32);
+            rest = more;
+        }
+        Self { text, gnu_hash }
+    }
 }
 
 fn sysv_hash(name: &CStr) -> u32 {
@@ -268,27 +285,23 @@ fn sysv_hash(name: &CStr) -> u32 {
     name.to_bytes().iter().fold(0, step)
 }
 
-/// The function of this name in the first file behind this library that has it: the one that the
-/// program would call without this library.
-pub(crate) fn next_function(name: &CStr) -> Option<usize> {
-    let own = next_function as *const () as usize;
+/// Calls a function for the symbols of each file behind this library, until it returns true: the
+/// files in which the program would find a function without this library.
+pub(crate) fn for_each_behind(each: &mut dyn FnMut(&Symbols) -> bool) {
+    let own = for_each_behind as *const () as usize;
     let mut is_behind = false;
-    let mut found = None;
     for_each(&mut |file| {
-        if is_behind {
-            found = file.symbols().and_then(|symbols| symbols.function(name));
-        }
+        let ends = is_behind && file.symbols().is_some_and(|symbols| each(&symbols));
         is_behind |= file.contains(own);
-        found.is_some()
+        ends
     });
-    found
 }
 
-/// The function of this name in any file.
-pub(crate) fn any_function(name: &CStr) -> Option<usize> {
+/// The function of this name in the first file behind this library that has it.
+pub(crate) fn next_function(name: &Name) -> Option<usize> {
     let mut found = None;
-    for_each(&mut |file| {
-        found = file.symbols().and_then(|symbols| symbols.function(name));
+    for_each_behind(&mut |symbols| {
+        found = symbols.function(name);
         found.is_some()
     });
     found

@@ -1,22 +1,26 @@
 //! Functions of the C library that this library replaces: each calls the one that it replaces.
 //!
-//! The macro [`replaced`] defines them. A function that no file behind this library has fails like
-//! a system call that does not exist. Invariant: a replaced function sets `errno` only as the one
-//! that it calls does, except in that case.
+//! The macro [`replaced`] defines them. [`find_all`] looks the replaced ones up when the library is
+//! loaded: a later look-up could not be made everywhere, for example in a child of `clone` without
+//! thread-locals. A function that no file behind this library has fails like a system call that
+//! does not exist. Invariant: a replaced function changes `errno` only as the one that it calls
+//! does.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::loaded;
+use crate::loaded::{self, Name};
 
 /// The result of functions that do not exist.
 pub(crate) const MISSING: isize = -1;
 
+const UNKNOWN: usize = 0;
+const NONE: usize = 1;
+
 /// A function that this library replaces.
 #[derive(Debug)]
 pub(crate) struct Original {
-    name: &'static CStr,
-    /// Its address; 0 until it is looked up, 1 if there is none.
+    name: Name,
     address: AtomicUsize,
 }
 
@@ -24,34 +28,51 @@ impl Original {
     /// The function of this name.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self {
-            name,
-            address: AtomicUsize::new(0),
+            name: Name::new(name),
+            address: AtomicUsize::new(UNKNOWN),
         }
     }
 
-    /// Its address. Looks it up at the first call: many programs call few of the functions.
+    /// Its address. Looks it up if that has not been done: another library calls the function
+    /// before this one is initialised.
     pub(crate) fn get(&self) -> Option<usize> {
         let mut address = self.address.load(Ordering::Relaxed);
-        if address == 0 {
-            address = loaded::next_function(self.name).unwrap_or(1);
+        if address == UNKNOWN {
+            address = loaded::next_function(&self.name).unwrap_or(NONE);
             self.address.store(address, Ordering::Relaxed);
         }
-        (address != 1).then_some(address)
+        (address != NONE).then_some(address)
     }
 }
 
-/// Defines functions with the name and the type of those that they replace. `around` gets the
-/// arguments and calls the original.
+/// Looks up the functions of all lists, in one pass over the loaded files.
+pub(crate) fn find_all(lists: &[&[&Original]]) {
+    let all = || lists.iter().flat_map(|list| list.iter());
+    let is_unknown = |original: &&&Original| original.address.load(Ordering::Relaxed) == UNKNOWN;
+    loaded::for_each_behind(&mut |symbols| {
+        let mut are_all_known = true;
+        for original in all().filter(is_unknown) {
+            match symbols.function(&original.name) {
+                Some(address) => original.address.store(address, Ordering::Relaxed),
+                None => are_all_known = false,
+            }
+        }
+        are_all_known
+    });
+    for original in all().filter(is_unknown) {
+        original.address.store(NONE, Ordering::Relaxed);
+    }
+}
+
+/// Defines functions with the name and the type of those that they replace, and a list of the
+/// latter, `ORIGINALS`. `around` gets the arguments and calls the original.
 macro_rules! replaced {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $around:expr;)*) => {
+        /// The functions that this module replaces.
+        pub(crate) static ORIGINALS: &[&$crate::replaced::Original] = &[$(&$name::ORIGINAL),*];
         $(
-            /// Replaces the function of the C library with this name.
-            ///
-            /// # Safety
-            /// As for the replaced function.
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub(crate) unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-                static ORIGINAL: $crate::replaced::Original = $crate::replaced::Original::new(
+            mod $name {
+                pub(super) static ORIGINAL: $crate::replaced::Original = $crate::replaced::Original::new(
                     match core::ffi::CStr::from_bytes_with_nul(
                         concat!(stringify!($name), "\0").as_bytes(),
                     ) {
@@ -59,7 +80,15 @@ macro_rules! replaced {
                         Err(_) => c"",
                     },
                 );
-                let Some(address) = ORIGINAL.get() else {
+            }
+
+            /// Replaces the function of the C library with this name.
+            ///
+            /// # Safety
+            /// As for the replaced function.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub(crate) unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+                let Some(address) = $name::ORIGINAL.get() else {
                     return $crate::replaced::MISSING as $result;
                 };
                 type Function = unsafe extern "C" fn($($kind),*) -> $result;

@@ -5,13 +5,18 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 
+use crate::actions;
 use crate::config;
 use crate::ends;
+use crate::filters;
 use crate::forks;
 use crate::handler;
+use crate::masks;
 use crate::own_file;
 use crate::process;
 use crate::raw::{Call, Clock, call};
+use crate::replaced;
+use crate::starts;
 use crate::text;
 use crate::threads;
 
@@ -62,6 +67,16 @@ pub(crate) unsafe extern "C" fn begin(
         unsafe { own_file::unmap(file) };
         return;
     }
+    replaced::find_all(&[
+        actions::ORIGINALS,
+        ends::ORIGINALS,
+        ends::LISTED,
+        filters::ORIGINALS,
+        forks::CALLED,
+        masks::ORIGINALS,
+        starts::ORIGINALS,
+        starts::CALLED,
+    ]);
     process::set_file(file);
     if let Some(header) = process::header() {
         text::write(file, header);

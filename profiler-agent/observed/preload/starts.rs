@@ -5,11 +5,10 @@
 //! `pthread_exit` and cancellation.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::loaded;
 use crate::process;
-use crate::replaced::replaced;
+use crate::replaced::{Original, replaced};
 use crate::threads;
 
 type Run = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
@@ -17,8 +16,10 @@ type Run = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 /// The key of the thread-specific data, plus 1; 0 until it is made, `NO_KEY` if there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 const NO_KEY: u32 = u32::MAX;
-/// The function that stores thread-specific data; 0 without one.
-static SET_SPECIFIC: AtomicUsize = AtomicUsize::new(0);
+static KEY_CREATE: Original = Original::new(c"pthread_key_create");
+static SET_SPECIFIC: Original = Original::new(c"pthread_setspecific");
+/// Functions that are called and not replaced.
+pub(crate) static CALLED: &[&Original] = &[&KEY_CREATE, &SET_SPECIFIC];
 
 replaced! {
     pthread_create(thread: *mut c_void, attributes: *const c_void, run: usize, argument: *mut c_void) -> c_int =
@@ -51,12 +52,8 @@ fn make_key() {
     if KEY.load(Ordering::Acquire) != 0 {
         return;
     }
-    let made = loaded::any_function(c"pthread_key_create")
-        .zip(loaded::any_function(c"pthread_setspecific"))
-        .and_then(|(create, set)| {
-            SET_SPECIFIC.store(set, Ordering::Relaxed);
-            new_key(create)
-        });
+    let made = KEY_CREATE.get().filter(|_| SET_SPECIFIC.get().is_some());
+    let made = made.and_then(new_key);
     let key = made.map_or(NO_KEY, |key| key.wrapping_add(1));
     let _ = KEY.compare_exchange(0, key, Ordering::Release, Ordering::Relaxed);
 }
@@ -73,13 +70,10 @@ fn new_key(create: usize) -> Option<u32> {
 
 /// Makes the calling thread call [`ended`] at its end.
 fn follow_end(row: usize) {
-    let (key, set) = (
-        KEY.load(Ordering::Acquire),
-        SET_SPECIFIC.load(Ordering::Relaxed),
-    );
-    if key == 0 || key == NO_KEY || set == 0 {
+    let key = KEY.load(Ordering::Acquire);
+    let Some(set) = SET_SPECIFIC.get().filter(|_| key != 0 && key != NO_KEY) else {
         return;
-    }
+    };
     type Set = unsafe extern "C" fn(u32, *const c_void) -> c_int;
     // SAFETY: the C library's function of this name has this type.
     let set = unsafe { core::mem::transmute::<usize, Set>(set) };
