@@ -31,6 +31,8 @@ static WITHOUT_PLACE: AtomicU64 = AtomicU64::new(0);
 
 /// Maximum size of a signal's frame without the tile registers, in bytes.
 const WITHOUT_TILES: u64 = 4096;
+/// The size of the tile registers, which are the last ones in a frame.
+const TILES: u64 = 8192;
 /// The result of [`signal_frame_bytes`]; 0 before.
 static FRAME: AtomicU64 = AtomicU64::new(0);
 
@@ -65,13 +67,12 @@ pub(crate) fn prepare() -> u64 {
 }
 
 /// On x86-64 the system reports the size with all registers that a process may request. The tile
-/// registers (AMX) take 8 KiB of it, and only in a process that has requested them; the others take
-/// less than 4 KiB.
+/// registers (AMX) take 8 KiB of it, and only in a process that has requested them.
 fn frame_bytes(reported: u64, uses_tiles: impl FnOnce() -> bool) -> u64 {
     let reported = reported.max(libc::MINSIGSTKSZ as u64);
     let has_tiles = cfg!(target_arch = "x86_64") && reported > WITHOUT_TILES;
     if has_tiles && !uses_tiles() {
-        WITHOUT_TILES
+        reported.saturating_sub(TILES).max(libc::MINSIGSTKSZ as u64)
     } else {
         reported
     }
@@ -184,7 +185,7 @@ mod tests {
     fn registers_that_the_process_has_not_requested_need_no_room() {
         let tiles = 11_952; // with AVX-512 and AMX
         let expected = if cfg!(target_arch = "x86_64") {
-            4096
+            3760
         } else {
             tiles
         };
