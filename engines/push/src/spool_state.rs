@@ -3,8 +3,8 @@
 //!
 //! Used by the directories of a spool. A batch has the service, the version and the host of the
 //! pusher that has captured it, also if another one sends it after an update. Invariants: a change
-//! needs no further room on the disk, unless the text grows beyond its blocks; a damaged state is
-//! that of the beginning, so bodies are sent again, with the same identifiers.
+//! needs no further room on the disk, unless the text grows beyond its blocks; a damaged state
+//! counts as empty, so bodies are sent again, with the same identifiers.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -12,11 +12,10 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::handler::bit;
 use crate::layout::Notes;
-use crate::masks::SignalSet;
 use crate::process;
 use crate::replaced::replaced;
+use crate::signal_set::{SignalSet, bit};
 use crate::threads;
 
 const SIG_DFL: usize = 0;

@@ -14,6 +14,7 @@ use crate::layout::PAGE;
 use crate::own_file;
 use crate::process::{self, FilterState};
 use crate::raw::{Call, call, call3};
+use crate::recording;
 use crate::replaced::Original;
 use crate::text;
 use crate::threads;
@@ -117,7 +118,7 @@ extern "C" fn in_child() {
     // SAFETY: the parent's file. This thread is the only one, no timer exists, and no reference to
     // the file lives beyond the function that made it.
     unsafe { own_file::unmap(file) };
-    crate::start::begin_process(top, 0);
+    recording::begin(top, 0);
 }
 
 /// Leaves the parent's file, and records nothing.

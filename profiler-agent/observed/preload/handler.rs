@@ -15,6 +15,7 @@ use crate::layout::{
 use crate::process;
 use crate::raw::{Call, Clock, call};
 use crate::ring::{self, Claimed};
+use crate::signal_set::bit;
 use crate::threads::{self, TIMER_MARK};
 
 const SI_TIMER: i32 = -2;
@@ -26,11 +27,6 @@ const SA_RESTORER: u64 = 0x0400_0000;
 /// The signals that are not blocked: faults, which the program must still be able to report, and
 /// SIGSYS, by which a sandbox answers system calls.
 const FAULTS: u64 = bit(4) | bit(5) | bit(6) | bit(7) | bit(8) | bit(11) | bit(31);
-
-/// A signal in a set of signals.
-pub(crate) const fn bit(signal: u32) -> u64 {
-    1 << (signal.wrapping_sub(1) & 63)
-}
 
 /// `struct siginfo` of the kernel for a signal of a timer.
 #[repr(C)]

@@ -6,19 +6,24 @@
 //! calls one function of the C library by name, `dl_iterate_phdr`; it looks the functions up that
 //! it replaces. `build.rs` compiles it.
 //!
-//! | module | holds |
-//! |---|---|
-//! | `raw` | system calls |
-//! | `loaded` | the files of the process; looks functions up |
-//! | `config` | the session's variable |
-//! | `process` | what is known about this process |
-//! | `own_file`, `text` | makes the file, and writes names into it |
-//! | `threads`, `ring`, `handler` | timers; the samples |
-//! | `replaced` | defines functions that replace those of the C library |
-//! | `starts`, `forks`, `ends` | new threads, forked children, `exec` and `exit` |
-//! | `masks`, `actions` | what the program does with signals |
-//! | `bpf`, `filters` | what the program does with filters of system calls |
-//! | `start` | the beginning |
+//! A module imports only from modules in lower layers:
+//!
+//! | layer | module | holds |
+//! |---|---|---|
+//! | 1 | `layout` | the bytes of the shared file |
+//! | 1 | `raw`, `signal_set` | system calls; sets of signals |
+//! | 1 | `loaded` | the loaded files of the process, and their functions |
+//! | 2 | `process`, `bpf` | what is known about this process; runs filters of system calls |
+//! | 2 | `replaced` | defines functions that replace those of the C library |
+//! | 3 | `config`, `own_file`, `text` | the session's variable; makes the file, and writes names into it |
+//! | 3 | `threads`, `ring` | rows and timers; the pages of the samples |
+//! | 4 | `recording` | the beginning in a process that has a new file |
+//! | 5 | `forks` | forked children |
+//! | 6 | `starts`, `ends` | new threads; `exec` and `exit` |
+//! | 6 | `masks`, `actions` | what the program does with signals |
+//! | 7 | `filters` | what the program does with filters of system calls |
+//! | 7 | `handler` | the handler of the timers' signal |
+//! | 8 | `start` | the beginning of a program |
 //!
 //! Invariant: nothing here can panic. The test `symbols` checks that the library has no code for
 //! panics.
@@ -43,8 +48,10 @@ mod masks;
 mod own_file;
 mod process;
 mod raw;
+mod recording;
 mod replaced;
 mod ring;
+mod signal_set;
 mod start;
 mod starts;
 mod text;

@@ -6,12 +6,9 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::handler::bit;
 use crate::process;
 use crate::replaced::replaced;
-
-/// `sigset_t` of the C library, of which the kernel uses the first word.
-pub(crate) type SignalSet = [u64; 16];
+use crate::signal_set::{SignalSet, bit};
 
 const SIG_UNBLOCK: c_int = 1;
 

@@ -15,7 +15,9 @@ use crate::masks;
 use crate::own_file;
 use crate::process;
 use crate::raw::{Call, Clock, call};
+use crate::recording;
 use crate::replaced;
+use crate::signal_set;
 use crate::starts;
 use crate::text;
 use crate::threads;
@@ -83,22 +85,13 @@ pub(crate) unsafe extern "C" fn begin(
     }
     forks::follow();
     // Above the arguments there are no frames.
-    begin_process(arguments.expose_provenance(), Clock::PROCESS.now_ns());
+    recording::begin(arguments.expose_provenance(), Clock::PROCESS.now_ns());
     unblock();
-}
-
-/// Begins to record the calling thread, the only one of a process that has a new file.
-pub(crate) fn begin_process(stack_top: usize, cpu_ns: u64) {
-    threads::note_process();
-    if let Some(header) = process::header() {
-        own_file::introduce(header, cpu_ns);
-    }
-    threads::begin(0, stack_top);
 }
 
 /// Our signal may be blocked by the program that has executed this one.
 fn unblock() {
-    let ours = handler::bit(process::configuration().signal);
+    let ours = signal_set::bit(process::configuration().signal);
     // SAFETY: the kernel reads one word.
     unsafe {
         call(

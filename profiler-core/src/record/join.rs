@@ -2,7 +2,7 @@
 //!
 //! Called by `recorder` at the first entry of a thread in a session. Invariants: a thread gets its
 //! row only after its alternate stack was checked and the sampler was told, because from then on it
-//! is sampled; no lock is waited for.
+//! is sampled; the thread never waits for a lock.
 
 use std::sync::{Arc, OnceLock};
 

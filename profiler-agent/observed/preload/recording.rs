@@ -1,0 +1,15 @@
+//! The beginning of recording in a process that has a new file: one that executes a program, or a
+//! forked child.
+
+use crate::own_file;
+use crate::process;
+use crate::threads;
+
+/// Begins to record the calling thread, the only one of a process that has a new file.
+pub(crate) fn begin(stack_top: usize, cpu_ns: u64) {
+    threads::note_process();
+    if let Some(header) = process::header() {
+        own_file::introduce(header, cpu_ns);
+    }
+    threads::begin(0, stack_top);
+}
