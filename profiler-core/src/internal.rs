@@ -69,6 +69,19 @@ pub mod manager {
     }
 }
 
+pub mod observed {
+    //! See `record::pool_writer` and `sampler::observed` in the sources: other processes, whose
+    //! pools this process writes.
+
+    pub use crate::record::pool_writer::{PoolProcess, PoolThread, PoolWriter, PoolWriterError};
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    pub use crate::sampler::observed::{LoadedFile, ObservedFiles, ObservedProcess, ObservedStack};
+}
+
 pub mod panic_note {
     //! See `panic_note` in the sources: the latest panics, in the pool.
 

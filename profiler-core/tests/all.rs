@@ -51,6 +51,8 @@ mod overtaken_reader;
 #[cfg(feature = "enabled")]
 mod pool_in_a_file;
 #[cfg(feature = "enabled")]
+mod pool_writer;
+#[cfg(feature = "enabled")]
 mod record_and_read;
 mod recording_api;
 #[cfg(feature = "enabled")]

@@ -171,6 +171,15 @@ pub(crate) struct Pool {
 impl Pool {
     /// Takes a pool for this process, permanently.
     pub(crate) fn attach(file: impl Into<OwnFile>) -> Result<(Self, Header), AttachError> {
+        Self::attach_for(file, sys::process_id(), sys::own_process_start())
+    }
+
+    /// Takes a pool for a process that does not write into it itself.
+    pub(crate) fn attach_for(
+        file: impl Into<OwnFile>,
+        pid: ProcessId,
+        start: ProcessStart,
+    ) -> Result<(Self, Header), AttachError> {
         let file = file.into();
         let lost = io::Error::from;
         let mut page = vec![0; 4096];
@@ -192,7 +201,8 @@ impl Pool {
             definitions,
             panics,
         };
-        (header.pid, header.start) = pool.claim()?;
+        pool.claim(pid, start)?;
+        (header.pid, header.start) = (pid, start);
         Ok((pool, header))
     }
 
@@ -210,9 +220,7 @@ impl Pool {
         is_there
     }
 
-    fn claim(&self) -> Result<(ProcessId, ProcessStart), AttachError> {
-        let pid = sys::process_id();
-        let start = sys::own_process_start();
+    fn claim(&self, pid: ProcessId, start: ProcessStart) -> Result<(), AttachError> {
         let word = self.header(at::PID)?;
         let mine = u64::from(pid.get());
         if let Err(owner) = word.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire) {
@@ -224,7 +232,7 @@ impl Pool {
             .store(start.get(), Ordering::Release);
         self.header(at::LIFE)?
             .store(Life::Attached as u64, Ordering::Release);
-        Ok((pid, start))
+        Ok(())
     }
 
     fn header(&self, offset: u64) -> Result<&AtomicU64, HeaderError> {

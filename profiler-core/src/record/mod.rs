@@ -10,6 +10,7 @@ pub(crate) mod backoff;
 mod biased_lock;
 pub(crate) mod join;
 pub(crate) mod local;
+pub(crate) mod pool_writer;
 pub(crate) mod reclaim;
 pub(crate) mod recorder;
 pub(crate) mod recorder_list;

@@ -12,22 +12,19 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::ptr;
 
-use super::backoff::{spin, spin_then_yield};
 use super::biased_lock::{BiasedLock, OpenChunk, SeenChunk};
 use super::session_state;
-use super::writer::{Front, Own, PayloadBuffer, ThreadContext};
+use super::writer::{Front, Own, PayloadBuffer, ThreadContext, hand_over};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::entry_counts::DropReason;
-use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
+use crate::ids::{ChunkIndex, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
 use crate::manager::full_chunks::Slots;
 use crate::manager::ready::ReadyChunks;
-use crate::pool::layout::{Layout, SIZE_CLASSES};
+use crate::pool::layout::Layout;
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
-use crate::sync::Ordering;
 use crate::time::Timestamp;
 
 /// The reason why the slow path found no room for the entry.
@@ -257,8 +254,8 @@ impl Recorder {
         }
         let wished = own.wished_class(now);
         self.leave(own, now);
-        let taken = self
-            .take_chunk(own, wished, words)
+        let taken = own
+            .take_chunk(wished, words)
             .and_then(|index| self.open(own, index, now));
         taken.map(|()| own.wish = wished).map_err(|reason| {
             own.count(reason);
@@ -266,49 +263,11 @@ impl Recorder {
         })
     }
 
-    /// A chunk of the wished class, or of a smaller one that holds `words`: a ready one if
-    /// possible, otherwise by the slow path, once.
-    fn take_chunk(&self, own: &Own, wished: u8, words: usize) -> Result<ChunkIndex, DropReason> {
-        let home = own.home.as_ref().ok_or(DropReason::Full)?;
-        let manager = &*home.manager;
-        let layout = manager.pool().layout();
-        let fits = |class: &u8| layout.class_bytes(*class) >= words as u64 * 8;
-        let least = (0..SIZE_CLASSES).find(fits).ok_or(DropReason::Oversize)?;
-        let wished = wished.max(least);
-        manager.ready.wish(wished);
-        let ready = (least..=wished)
-            .rev()
-            .find_map(|class| manager.ready.take(class));
-        let taken = ready
-            .ok_or(DropReason::Full)
-            .or_else(|_| slow_chunk(manager, least, wished, own.slot.is_null()));
-        // Notify only now: an earlier wake-up would make the maintenance thread hold the lock that
-        // we try.
-        manager.work.notify();
-        taken
-    }
-
     fn open(&self, own: &mut Own, index: ChunkIndex, now: Timestamp) -> Result<(), DropReason> {
-        let home = own.home.as_ref().ok_or(DropReason::Full)?;
-        let pool = home.manager.pool();
-        let slot = pool.slot(index).ok_or(DropReason::Full)?;
-        let row = pool.thread_row(home.row).ok_or(DropReason::Full)?;
-        let memory = pool
-            .map()
-            .address(pool.chunk_extent(slot))
-            .ok_or(DropReason::Full)?;
-        let first_entry = row.sealed();
-        slot.open(Opening {
-            thread: home.row,
-            start: now,
-            first_entry,
-        });
-        own.next = memory.as_ptr().cast();
-        own.left = usize::try_from(slot.bytes() / 8).unwrap_or(0);
-        own.commit = Commit::default();
-        own.slot = ptr::from_ref(slot);
-        own.taken = now;
-        self.chunk.put(home.manager.tag(), index);
+        own.open(index, now)?;
+        if let Some(home) = &own.home {
+            self.chunk.put(home.manager.tag(), index);
+        }
         Ok(())
     }
 
@@ -480,32 +439,6 @@ impl Recorder {
     }
 }
 
-/// The slow path to a chunk, from the largest wished class to the least sufficient one. Makes no
-/// system call except to allocate a chunk in a file. Reclaiming memory is left to the maintenance
-/// thread.
-#[cold]
-fn slow_chunk(
-    manager: &ChunkManager,
-    least: u8,
-    wished: u8,
-    is_first: bool,
-) -> Result<ChunkIndex, DropReason> {
-    manager.not_ready.fetch_add(1, Ordering::Relaxed);
-    let state = || manager.try_lock();
-    // A thread without a chunk would lose its first entries, so try for longer.
-    let state = if is_first {
-        spin_then_yield(state)
-    } else {
-        spin(state)
-    };
-    let mut state = state.ok_or(DropReason::Full)?;
-    state.chunks.collect_done_quietly(manager);
-    state
-        .chunks
-        .acquire_at_once(manager, least, wished)
-        .map_err(|_| DropReason::NoBudget)
-}
-
 /// Makes a chunk without entries ready again; no other thread is notified. False if the chunk has
 /// entries or no place is free: then it is unchanged.
 pub(crate) fn put_back(
@@ -529,20 +462,6 @@ pub(crate) fn put_back(
         slot.open(opening);
     }
     is_back
-}
-
-/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as full. The
-/// row still belongs to the thread, even if its session is over, because the thread has not
-/// released it.
-fn hand_over(manager: &ChunkManager, row: ThreadIndex, index: ChunkIndex, now: Timestamp) {
-    let Some(slot) = manager.pool().slot(index) else {
-        return;
-    };
-    slot.finish(now);
-    if let Some(row) = manager.pool().thread_row(row) {
-        row.seal(slot.first_entry().wrapping_add(slot.committed().entries()));
-    }
-    manager.done.push(slot, index);
 }
 
 /// Ends the owner's turn, also when a payload's serialisation panics.

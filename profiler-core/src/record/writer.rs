@@ -10,14 +10,15 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use super::backoff::{spin, spin_then_yield};
 use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
 use crate::entry_counts::DropReason;
-use crate::ids::ThreadIndex;
+use crate::ids::{ChunkIndex, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
 use crate::pool::layout::SIZE_CLASSES;
 use crate::pool::live::{RowUse, ThreadRow};
-use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
+use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN, Opening};
 use crate::time::Timestamp;
 
 /// A recorder's session, row and filter result.
@@ -173,6 +174,52 @@ impl Own {
         self.taken = Timestamp::ZERO;
     }
 
+    /// A chunk of the wished class, or of a smaller one that holds `words`: a ready one if
+    /// possible, otherwise by the slow path, once.
+    pub(super) fn take_chunk(&self, wished: u8, words: usize) -> Result<ChunkIndex, DropReason> {
+        let home = self.home.as_ref().ok_or(DropReason::Full)?;
+        let manager = &*home.manager;
+        let layout = manager.pool().layout();
+        let fits = |class: &u8| layout.class_bytes(*class) >= words as u64 * 8;
+        let least = (0..SIZE_CLASSES).find(fits).ok_or(DropReason::Oversize)?;
+        let wished = wished.max(least);
+        manager.ready.wish(wished);
+        let ready = (least..=wished)
+            .rev()
+            .find_map(|class| manager.ready.take(class));
+        let taken = ready
+            .ok_or(DropReason::Full)
+            .or_else(|_| slow_chunk(manager, least, wished, self.slot.is_null()));
+        // Notify only now: an earlier wake-up would make the maintenance thread hold the lock that
+        // we try.
+        manager.work.notify();
+        taken
+    }
+
+    /// Opens a chunk that was taken, for the entries from `now` on.
+    pub(super) fn open(&mut self, index: ChunkIndex, now: Timestamp) -> Result<(), DropReason> {
+        let home = self.home.as_ref().ok_or(DropReason::Full)?;
+        let pool = home.manager.pool();
+        let slot = pool.slot(index).ok_or(DropReason::Full)?;
+        let row = pool.thread_row(home.row).ok_or(DropReason::Full)?;
+        let memory = pool
+            .map()
+            .address(pool.chunk_extent(slot))
+            .ok_or(DropReason::Full)?;
+        let first_entry = row.sealed();
+        slot.open(Opening {
+            thread: home.row,
+            start: now,
+            first_entry,
+        });
+        self.next = memory.as_ptr().cast();
+        self.left = usize::try_from(slot.bytes() / 8).unwrap_or(0);
+        self.commit = Commit::default();
+        self.slot = ptr::from_ref(slot);
+        self.taken = now;
+        Ok(())
+    }
+
     /// Writes an entry and publishes it.
     ///
     /// # Safety
@@ -292,6 +339,51 @@ impl Own {
         };
         next.min(largest_class(&home.manager))
     }
+}
+
+/// The slow path to a chunk, from the largest wished class to the least sufficient one. Makes no
+/// system call except to allocate a chunk in a file. Reclaiming memory is left to the maintenance
+/// thread.
+#[cold]
+fn slow_chunk(
+    manager: &ChunkManager,
+    least: u8,
+    wished: u8,
+    is_first: bool,
+) -> Result<ChunkIndex, DropReason> {
+    manager.not_ready.fetch_add(1, Ordering::Relaxed);
+    let state = || manager.try_lock();
+    // A thread without a chunk would lose its first entries, so try for longer.
+    let state = if is_first {
+        spin_then_yield(state)
+    } else {
+        spin(state)
+    };
+    let mut state = state.ok_or(DropReason::Full)?;
+    state.chunks.collect_done_quietly(manager);
+    state
+        .chunks
+        .acquire_at_once(manager, least, wished)
+        .map_err(|_| DropReason::NoBudget)
+}
+
+/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as full. The
+/// row still belongs to the thread, even if its session is over, because the thread has not
+/// released it.
+pub(super) fn hand_over(
+    manager: &ChunkManager,
+    row: ThreadIndex,
+    index: ChunkIndex,
+    now: Timestamp,
+) {
+    let Some(slot) = manager.pool().slot(index) else {
+        return;
+    };
+    slot.finish(now);
+    if let Some(row) = manager.pool().thread_row(row) {
+        row.seal(slot.first_entry().wrapping_add(slot.committed().entries()));
+    }
+    manager.done.push(slot, index);
 }
 
 /// Limits chunks to a sixteenth of the allowance, so that data is dropped in small steps.

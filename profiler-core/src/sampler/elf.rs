@@ -1,12 +1,15 @@
-//! Reads the unwinding data of a loaded ELF file from memory. Called by `modules`.
+//! Reads the unwinding data of an ELF file, from memory into which it is loaded or from the file.
 //!
-//! The memory is read rather than the file: all the data is loaded anyway, the file may have been
-//! replaced, deleted or hidden by a sandbox, and modules without a file (vdso) are read the same
-//! way. The data is copied, because a library may be unloaded during unwinding.
+//! Called by `modules` for this process, and by `observed` for others. Of this process, the memory
+//! is read rather than the file: all the data is loaded anyway, the file may have been replaced,
+//! deleted or hidden by a sandbox, and modules without a file (vdso) are read the same way. Of
+//! another process, which may have ended, the file is read. The data is copied, because a library
+//! may be unloaded during unwinding.
 //!
 //! Invariant: any bytes are accepted; invalid parts are left out.
 
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::sys::native::memory::OwnMemory;
@@ -37,10 +40,53 @@ pub(super) struct Image {
     pub(super) tables: Option<(Section, Section)>,
 }
 
+/// Bytes with addresses.
+pub(super) trait ReadBytes {
+    /// Fills `room` with the readable bytes from `address` on; returns their number.
+    fn read(&self, address: u64, room: &mut [u8]) -> usize;
+}
+
+impl ReadBytes for OwnMemory {
+    fn read(&self, address: u64, room: &mut [u8]) -> usize {
+        Self::read(self, address, room)
+    }
+}
+
+/// The bytes of a file; the addresses are offsets in it.
+impl ReadBytes for std::fs::File {
+    fn read(&self, address: u64, room: &mut [u8]) -> usize {
+        self.read_at(room, address).unwrap_or(0)
+    }
+}
+
+/// The bytes of a file at the addresses at which its segments would be loaded.
+struct Segments<'a> {
+    file: &'a std::fs::File,
+    loads: Vec<Segment>,
+}
+
+impl ReadBytes for Segments<'_> {
+    fn read(&self, address: u64, room: &mut [u8]) -> usize {
+        let contains = |load: &&Segment| load.file_addresses().contains(&address);
+        let Some(load) = self.loads.iter().find(contains) else {
+            return 0;
+        };
+        let left = usize::try_from(load.file_addresses().end - address).unwrap_or(usize::MAX);
+        let len = room.len().min(left);
+        let offset = load.offset.wrapping_add(address - load.address);
+        let room = room.get_mut(..len).unwrap_or_default();
+        ReadBytes::read(self.file, offset, room)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     kind: u32,
+    /// The place in the file.
+    offset: u64,
     address: u64,
+    /// The bytes in the file.
+    file_len: u64,
     len: u64,
 }
 
@@ -48,12 +94,29 @@ impl Segment {
     const fn end(&self) -> u64 {
         self.address.saturating_add(self.len)
     }
+
+    /// The addresses of its bytes that are in the file.
+    fn file_addresses(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.file_len.min(self.len))
+    }
 }
 
 impl Image {
     /// Reads the file whose first bytes are loaded at `header`.
     pub(super) fn read(memory: &OwnMemory, header: u64) -> Option<Self> {
-        let segments = read_segments(memory, header)?;
+        Self::from_segments(memory, &read_segments(memory, header)?, header)
+    }
+
+    /// Reads a file that is not loaded. Its bias is 0.
+    pub(super) fn read_file(file: &std::fs::File) -> Option<Self> {
+        let segments = read_segments(file, 0)?;
+        let loads = segments.iter().filter(|segment| segment.kind == LOAD);
+        let loads: Vec<_> = loads.copied().collect();
+        let first = loads.iter().map(|segment| segment.address).min()?;
+        Self::from_segments(&Segments { file, loads }, &segments, first & !0xfff)
+    }
+
+    fn from_segments(memory: &impl ReadBytes, segments: &[Segment], header: u64) -> Option<Self> {
         let loads = || segments.iter().filter(|segment| segment.kind == LOAD);
         let first = loads().map(|segment| segment.address).min()?;
         let last = loads().map(Segment::end).max()?;
@@ -95,7 +158,7 @@ impl Image {
     }
 }
 
-fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Vec<u8>> {
+fn bytes(memory: &impl ReadBytes, address: u64, len: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     let mut done = 0;
     while let Some(room) = bytes.get_mut(done..).filter(|room| !room.is_empty()) {
@@ -108,7 +171,7 @@ fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn read_segments(memory: &OwnMemory, header: u64) -> Option<Vec<Segment>> {
+fn read_segments(memory: &impl ReadBytes, header: u64) -> Option<Vec<Segment>> {
     let mut head = [0; 64];
     let is_elf64 = memory.read(header, &mut head) == 64 && head.starts_with(b"\x7fELF\x02\x01");
     let at = u64_at(&head, 32)?;
@@ -126,7 +189,9 @@ fn read_segments(memory: &OwnMemory, header: u64) -> Option<Vec<Segment>> {
     let segment = |row: &[u8]| {
         Some(Segment {
             kind: u32_at(row, 0)?,
+            offset: u64_at(row, 8)?,
             address: u64_at(row, 16)?,
+            file_len: u64_at(row, 32)?,
             len: u64_at(row, 40)?,
         })
     };

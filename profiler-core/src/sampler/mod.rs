@@ -65,6 +65,7 @@ native! {
     mod maps;
     mod modules;
     mod notices;
+    pub(crate) mod observed;
     mod overhead_budget;
     mod prologue;
     mod quiet_period;

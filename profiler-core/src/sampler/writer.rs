@@ -12,9 +12,40 @@ use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::pool::tag::pool_tag;
 use crate::record::local;
+use crate::record::pool_writer::PoolWriter;
 use crate::record::writer::{ChunkLife, Front, PayloadBuffer};
 use crate::sample_types::{Frame, MAX_FRAMES, Sample};
 use crate::time::Timestamp;
+
+/// Where a sample writer adds its entries.
+pub(crate) trait EntryTarget {
+    /// Adds an entry with the payload that `encode` writes.
+    fn add<F>(&mut self, front: Front, encode: F)
+    where
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>;
+}
+
+/// The chunks of the calling thread.
+#[derive(Debug)]
+struct OwnChunks;
+
+impl EntryTarget for OwnChunks {
+    fn add<F>(&mut self, front: Front, encode: F)
+    where
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
+    {
+        local::with_recorder(|recorder| recorder.with_tail(front, "", encode));
+    }
+}
+
+impl EntryTarget for PoolWriter {
+    fn add<F>(&mut self, front: Front, encode: F)
+    where
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
+    {
+        self.with_tail(front, encode);
+    }
+}
 
 /// Records samples of any thread of this process in the calling thread's chunks.
 #[derive(Debug, Default)]
@@ -82,6 +113,18 @@ impl SampleWriter {
         Self::default()
     }
 
+    /// Makes a writer for the pool with this tag.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
+    pub(crate) fn of_pool(tag: u64) -> Self {
+        Self {
+            place: Place {
+                tag,
+                ..Place::default()
+            },
+            threads: HashMap::new(),
+        }
+    }
+
     /// Records a sample; false if it was dropped, which is counted.
     pub fn sample(&mut self, thread: ThreadId, sample: &Sample<'_>) -> bool {
         self.sample_for(thread, sample, SampleSpan::TICK)
@@ -90,6 +133,17 @@ impl SampleWriter {
     /// Like [`Self::sample`], for a sample that stands for `span`.
     pub(crate) fn sample_for(
         &mut self,
+        thread: ThreadId,
+        sample: &Sample<'_>,
+        span: SampleSpan,
+    ) -> bool {
+        self.add_sample(&mut OwnChunks, thread, sample, span)
+    }
+
+    /// Like [`Self::sample_for`], for a sample of a process whose pool `target` writes.
+    pub(crate) fn add_sample(
+        &mut self,
+        target: &mut impl EntryTarget,
         thread: ThreadId,
         sample: &Sample<'_>,
         span: SampleSpan,
@@ -108,12 +162,16 @@ impl SampleWriter {
             more_ticks: span.more_ticks(),
         };
         let last = self.threads.entry(thread).or_default();
-        let written = self
-            .place
-            .write(Kind::Sample, sample.at, Some(thread), |chunk, room| {
+        let written = self.place.write(
+            target,
+            Kind::Sample,
+            sample.at,
+            Some(thread),
+            |chunk, room| {
                 let shared = last.shared(chunk, frames);
                 write_sample(room, head, shared, frames.get(shared..)?.iter().copied())
-            });
+            },
+        );
         if written {
             last.chunk = self.place.chunk;
             last.frames.clear();
@@ -143,6 +201,17 @@ impl SampleWriter {
         cpu_ns: Option<u64>,
         span: SampleSpan,
     ) -> bool {
+        self.add_repeated(&mut OwnChunks, thread, (at, cpu_ns), span)
+    }
+
+    /// Like [`Self::repeat_for`], for a process whose pool `target` writes.
+    pub(crate) fn add_repeated(
+        &mut self,
+        target: &mut impl EntryTarget,
+        thread: ThreadId,
+        (at, cpu_ns): (Timestamp, Option<u64>),
+        span: SampleSpan,
+    ) -> bool {
         let Some(last) = self.threads.get_mut(&thread).filter(|last| last.chunk > 0) else {
             return false;
         };
@@ -156,7 +225,7 @@ impl SampleWriter {
         };
         let written = self
             .place
-            .write(Kind::Sample, at, Some(thread), |chunk, room| {
+            .write(target, Kind::Sample, at, Some(thread), |chunk, room| {
                 // The previous stack is in another chunk, which may be dropped before this one:
                 // write it again.
                 let shared = if last.chunk == chunk {
@@ -184,25 +253,31 @@ impl SampleWriter {
 
     /// Records the values of counters.
     pub(crate) fn counters(&mut self, at: Timestamp, values: &[CounterValue]) -> bool {
-        self.place.write(Kind::Counters, at, None, |_, room| {
-            let len = values.len().saturating_mul(COUNTER_VALUE_BYTES);
-            let (places, _) = room.get_mut(..len)?.as_chunks_mut::<COUNTER_VALUE_BYTES>();
-            places
-                .iter_mut()
-                .zip(values)
-                .for_each(|(place, value)| write_counter(place, *value));
-            Some(len)
-        })
+        self.place
+            .write(&mut OwnChunks, Kind::Counters, at, None, |_, room| {
+                let len = values.len().saturating_mul(COUNTER_VALUE_BYTES);
+                let (places, _) = room.get_mut(..len)?.as_chunks_mut::<COUNTER_VALUE_BYTES>();
+                places
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(place, value)| write_counter(place, *value));
+                Some(len)
+            })
     }
 
     /// Records the cost of a tick.
     pub(crate) fn overhead(&mut self, overhead: &OverheadEntry) -> bool {
         let body = overhead.encode();
-        self.place
-            .write(Kind::Overhead, overhead.at, None, |_, room| {
+        self.place.write(
+            &mut OwnChunks,
+            Kind::Overhead,
+            overhead.at,
+            None,
+            |_, room| {
                 room.get_mut(..body.len())?.copy_from_slice(&body);
                 Some(body.len())
-            })
+            },
+        )
     }
 }
 
@@ -232,6 +307,7 @@ impl Place {
     /// Writes an entry; `fill` writes its body and gets the number of its chunk.
     fn write(
         &mut self,
+        target: &mut impl EntryTarget,
         kind: Kind,
         at: Timestamp,
         thread: Option<ThreadId>,
@@ -259,7 +335,7 @@ impl Place {
             committed = len.map(|_| (number, now));
             Ok(len)
         };
-        local::with_recorder(|recorder| recorder.with_tail(front, "", encode));
+        target.add(front, encode);
         if let Some(at) = committed {
             self.chunk = at.0;
             self.last = Some(at.1);

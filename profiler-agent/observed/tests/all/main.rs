@@ -5,3 +5,4 @@ mod library;
 mod observed;
 mod samples;
 mod signals;
+mod unwinding;

@@ -1,0 +1,349 @@
+//! Unwinds stacks of other processes, and writes them into their pools.
+//!
+//! Used by the session for observed processes, whose handlers copy registers and stacks into shared
+//! files. The unwinding tables come from files, not from the memory of the process: it may have
+//! ended. [`ObservedFiles`] has the tables of each file once for all processes.
+//!
+//! Invariants: any registers, words and files are accepted; a sample costs no allocation once the
+//! thread's deepest stack is known.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::PlacedFrame;
+use super::elf::Image;
+use super::function_starts::FunctionStarts;
+use super::unwind::{Cache, Copied, Placed, Snapshot, StackToWalk, walk};
+use super::writer::{SampleSpan, SampleWriter};
+use crate::entry::stack::{Frame, MAX_FRAMES};
+use crate::ids::{DefinitionId, ThreadId};
+use crate::pool::definitions::{Definition, ModuleDefinition};
+use crate::record::pool_writer::PoolWriter;
+use crate::sample_types::Sample;
+use crate::sys::native::machine::Registers;
+use crate::sys::native::memory::OwnMemory;
+use crate::time::Timestamp;
+
+/// The most files whose tables are kept.
+const MAX_FILES: usize = 4096;
+/// The most files of one process.
+const MAX_LOADED: usize = 2048;
+/// The name that the loader gives to the kernel's own library.
+const KERNEL_LIBRARY: &str = "linux-vdso.so.1";
+
+/// A file that is loaded into a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedFile {
+    /// Where it is loaded.
+    pub addresses: Range<u64>,
+    /// Its path, as the process knows it: shown in profiles.
+    pub path: String,
+    /// Where this process finds it.
+    pub found_at: PathBuf,
+}
+
+/// A stack that a handler has copied.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedStack<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// The processor time since the thread's last sample, in nanoseconds.
+    pub cpu_ns: u64,
+    /// How many ticks of the session the sample stands for; at least 1.
+    pub ticks: u64,
+    /// The next instruction.
+    pub pc: u64,
+    /// The stack pointer.
+    pub sp: u64,
+    /// The frame pointer.
+    pub fp: u64,
+    /// The link register; 0 where there is none.
+    pub lr: u64,
+    /// The stack, from the stack pointer rounded down to 8.
+    pub words: &'a [u64],
+    /// Whether the stack is longer.
+    pub is_cut: bool,
+}
+
+/// The identity of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum FileKey {
+    File {
+        device: u64,
+        inode: u64,
+        len: u64,
+        changed: (i64, i64),
+    },
+    KernelLibrary,
+}
+
+/// A file's tables.
+#[derive(Debug)]
+struct FileTables {
+    image: Image,
+    functions: Option<FunctionStarts>,
+}
+
+/// The unwinding tables of files, for all observed processes, and the room for one stack.
+#[derive(Debug)]
+pub struct ObservedFiles {
+    tables: HashMap<FileKey, Option<Arc<FileTables>>>,
+    cache: Cache,
+    frames: Vec<PlacedFrame>,
+    plain: Vec<Frame>,
+}
+
+impl Default for ObservedFiles {
+    fn default() -> Self {
+        Self {
+            tables: HashMap::new(),
+            cache: Cache::new(),
+            frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
+            plain: Vec::with_capacity(MAX_FRAMES),
+        }
+    }
+}
+
+impl ObservedFiles {
+    /// Makes an empty collection.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of files whose tables are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Whether no file is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// The tables of a file. `None` if it cannot be read or is not an ELF file.
+    fn tables_of(&mut self, loaded: &LoadedFile) -> Option<Arc<FileTables>> {
+        if loaded.path == KERNEL_LIBRARY {
+            return self.kept(FileKey::KernelLibrary, kernel_library);
+        }
+        let file = open_regular(&loaded.found_at).ok()?;
+        let about = file.metadata().ok()?;
+        let key = FileKey::File {
+            device: about.dev(),
+            inode: about.ino(),
+            len: about.len(),
+            changed: (about.mtime(), about.mtime_nsec()),
+        };
+        self.kept(key, || Image::read_file(&file))
+    }
+
+    fn kept(
+        &mut self,
+        key: FileKey,
+        read: impl FnOnce() -> Option<Image>,
+    ) -> Option<Arc<FileTables>> {
+        if !self.tables.contains_key(&key) {
+            if self.tables.len() >= MAX_FILES {
+                self.tables.clear(); // processes keep those that they use
+            }
+            let tables = read().map(|image| Arc::new(FileTables::new(image)));
+            self.tables.insert(key, tables);
+        }
+        self.tables.get(&key).cloned().flatten()
+    }
+}
+
+impl FileTables {
+    fn new(image: Image) -> Self {
+        let functions = image
+            .tables
+            .as_ref()
+            .and_then(|(index, entries)| FunctionStarts::new(index, entries));
+        Self { image, functions }
+    }
+}
+
+/// Opens a regular file; does not wait for another process, as opening a pipe would.
+fn open_regular(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+}
+
+/// The kernel's library in this process, which is the same in all processes.
+fn kernel_library() -> Option<Image> {
+    // SAFETY: reads a value that the kernel has passed to this process.
+    #[allow(unsafe_code)]
+    let header = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    Image::read(&OwnMemory::open(), header)
+}
+
+/// The files of one process, and the writer of its samples.
+#[derive(Debug)]
+pub struct ObservedProcess {
+    writer: PoolWriter,
+    samples: SampleWriter,
+    loaded: Vec<(LoadedFile, DefinitionId, Option<Arc<FileTables>>)>,
+    snapshot: Snapshot,
+}
+
+impl ObservedProcess {
+    /// Writes samples with this writer.
+    #[must_use]
+    pub fn new(writer: PoolWriter) -> Self {
+        Self {
+            samples: SampleWriter::of_pool(writer.tag()),
+            writer,
+            loaded: Vec::new(),
+            snapshot: Snapshot::new(Vec::new(), (0, 0)),
+        }
+    }
+
+    /// The writer of the pool.
+    #[must_use]
+    pub const fn pool(&self) -> &PoolWriter {
+        &self.writer
+    }
+
+    /// Ends the process: see [`PoolWriter::close`].
+    pub fn close(self, in_order: bool) {
+        self.writer.close(in_order);
+    }
+
+    /// Sets the files that the process has loaded. A file that it had before keeps its number.
+    pub fn set_loaded(&mut self, files: &mut ObservedFiles, loaded: &[LoadedFile]) {
+        let mut before = std::mem::take(&mut self.loaded);
+        for file in loaded.iter().take(MAX_LOADED) {
+            let known = before.iter().position(|(known, ..)| known == file);
+            let entry = known.map_or_else(
+                || {
+                    let tables = files.tables_of(file);
+                    let number = self.define(file, tables.as_deref());
+                    (file.clone(), number, tables)
+                },
+                |known| before.swap_remove(known),
+            );
+            self.loaded.push(entry);
+        }
+        let placed = self
+            .loaded
+            .iter()
+            .filter_map(|(file, number, tables)| {
+                let tables = tables.as_ref()?;
+                Some((placed(file, *number, tables), &tables.image))
+            })
+            .collect();
+        self.snapshot = Snapshot::new(placed, (0, 0));
+    }
+
+    /// Whether an address is in one of the loaded files.
+    #[must_use]
+    pub fn knows(&self, address: u64) -> bool {
+        self.snapshot.module(address).is_some()
+    }
+
+    /// Defines a file in the pool. Without room for it, addresses in it have no names.
+    fn define(&self, file: &LoadedFile, tables: Option<&FileTables>) -> DefinitionId {
+        let Some(tables) = tables else {
+            return DefinitionId::NONE;
+        };
+        let definition = Definition::Module(ModuleDefinition {
+            path: file.path.clone(),
+            build_id: tables.image.build_id.clone(),
+            base: bias(file, tables),
+            start: file.addresses.start,
+            end: file.addresses.end,
+        });
+        self.writer
+            .define(&definition)
+            .unwrap_or(DefinitionId::NONE)
+    }
+
+    /// Records a stack of a thread. False if it was dropped, which is counted.
+    pub fn add(
+        &mut self,
+        files: &mut ObservedFiles,
+        thread: ThreadId,
+        stack: &ObservedStack<'_>,
+    ) -> bool {
+        let words = Copied {
+            start: stack.sp & !7,
+            words: stack.words,
+            is_cut: stack.is_cut,
+        };
+        let registers = Registers {
+            pc: stack.pc,
+            sp: stack.sp,
+            fp: stack.fp,
+            lr: stack.lr,
+        };
+        let to_walk = StackToWalk {
+            registers,
+            words: &words,
+            code: None,
+            generated: None,
+        };
+        let walked = walk(&self.snapshot, &mut files.cache, to_walk, &mut files.frames);
+        let first = files.frames.len().saturating_sub(walked.len);
+        files.plain.clear();
+        let frames = files.frames.get(first..).unwrap_or_default();
+        files.plain.extend(frames.iter().map(|(frame, _)| *frame));
+        let sample = Sample {
+            at: stack.at,
+            cpu_ns: Some(stack.cpu_ns),
+            frames: &files.plain,
+            cut: walked.cut,
+            failed: walked.failed,
+        };
+        self.add_sample(thread, &sample, stack.ticks)
+    }
+
+    /// Records processor time of a thread whose stack is not known.
+    pub fn add_time(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: u64, ticks: u64) -> bool {
+        let sample = Sample {
+            at,
+            cpu_ns: Some(cpu_ns),
+            frames: &[],
+            cut: false,
+            failed: false,
+        };
+        self.add_sample(thread, &sample, ticks)
+    }
+
+    fn add_sample(&mut self, thread: ThreadId, sample: &Sample<'_>, ticks: u64) -> bool {
+        let span = SampleSpan {
+            ticks,
+            ..SampleSpan::TICK
+        };
+        self.samples
+            .add_sample(&mut self.writer, thread, sample, span)
+    }
+}
+
+fn bias(file: &LoadedFile, tables: &FileTables) -> u64 {
+    (file.addresses.start & !0xfff).wrapping_sub(tables.image.addresses.start)
+}
+
+fn placed(file: &LoadedFile, id: DefinitionId, tables: &FileTables) -> Placed {
+    let bias = bias(file, tables);
+    let Range { start, end } = tables.image.addresses;
+    Placed {
+        start: start.wrapping_add(bias),
+        end: end.wrapping_add(bias),
+        bias,
+        id,
+        functions: tables.functions.clone(),
+    }
+}
