@@ -5,7 +5,9 @@
 //! one test, helper processes that obey commands, numbered markers that a test can verify, a parsed
 //! profile, and scenes made of these. The helper process is `src/bin/child`.
 
-pub use test_support::{counting, own_process, own_process_tests, patience};
+pub use test_support::{
+    assert_matches, counting, forks, http, own_process, own_process_tests, patience,
+};
 
 pub mod acks;
 pub mod clickhouse;

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use crate::patience::until;
 
@@ -51,6 +52,18 @@ impl Possessions {
             && self.descriptors <= before.descriptors
             && self.pools <= before.pools
     }
+}
+
+/// Starts a session of this process that samples threads with their stacks and their processor time.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn start_sampling() -> anyhow::Result<()> {
+    let params = SessionParams {
+        features: Features::STACK_WALK.with(Features::CPU),
+        ..SessionParams::default()
+    };
+    Ok(session::start(params, StartOptions::default())?)
 }
 
 /// Returns the directory of the descriptors that the profiler of this process uses: those of its

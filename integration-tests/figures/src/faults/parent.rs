@@ -21,14 +21,12 @@ use integration_tests::kills::entry;
 use integration_tests::kills::wave::signal;
 use integration_tests::own::state_of;
 use integration_tests::patience::{Stopwatch, until};
-use profiler_core::ids::ByteLimit;
-use profiler_parent::Session;
-use profiler_parent::core::session::Features;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::at_length;
 use crate::roles::role;
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
 
 const SECONDS: u64 = 60;
@@ -129,10 +127,7 @@ fn measure_stopped(
 /// closed.
 pub(super) fn play_parent(words: &[String]) -> Result<()> {
     let seconds = words.first().context("how long?")?;
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(LIMIT))
-        .start()?;
+    let session = workers::quiet_session(LIMIT)?;
     let mut children = Vec::new();
     for number in 0..CHILDREN {
         let mut command = role("recorder")?;
