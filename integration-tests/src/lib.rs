@@ -34,6 +34,7 @@ pub mod peer;
 pub mod process_tree;
 pub mod profile;
 #[cfg(target_os = "linux")]
+pub mod program_files;
 pub mod programs;
 #[cfg(target_os = "linux")]
 pub mod pty;

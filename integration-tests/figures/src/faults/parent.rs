@@ -28,6 +28,7 @@ use super::at_length;
 use crate::roles::role;
 use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::own::join_session;
 
 const SECONDS: u64 = 60;
 const CHILDREN: usize = 2;
@@ -155,10 +156,7 @@ pub(super) fn play_parent(words: &[String]) -> Result<()> {
 /// and prints the results of its threads.
 pub(super) fn play_recorder(words: &[String]) -> Result<()> {
     let time = Duration::from_secs(words.first().context("how long?")?.parse::<u64>()? + 1);
-    ensure!(
-        matches!(profiler_child::init(), profiler_child::Status::Recording),
-        "the child does not record"
-    );
+    join_session()?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     let threads: Vec<_> = (0..THREADS)
         .map(|writer| std::thread::Builder::new().spawn(move || watch_calls(writer, time)))
