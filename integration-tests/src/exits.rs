@@ -16,6 +16,7 @@ use profiler_core::{label, marker};
 use profiler_parent::Session;
 
 use crate::marks;
+use crate::own;
 use crate::patience::{LONG, Stopwatch};
 
 /// The ways to end: which thread is interrupted, and which function its handler calls.
@@ -83,11 +84,7 @@ fn has_ended(mut child: profiler_parent::ProfiledChild) -> anyhow::Result<bool> 
 /// # Errors
 /// When the process does not record, or the way is unknown.
 pub fn play(way: &str, run: u64) -> anyhow::Result<()> {
-    let status = profiler_child::init();
-    ensure!(
-        matches!(status, profiler_child::Status::Recording),
-        "not recording: {status:?}"
-    );
+    own::join_session()?;
     marks::record_paced(1, 0..FIRST_ENTRIES);
     let quick = way.ends_with("quick-exit");
     handle(libc::SIGALRM, if quick { end_quickly } else { end });

@@ -5,7 +5,9 @@
 //! one test, helper processes that obey commands, numbered markers that a test can verify, a parsed
 //! profile, and scenes made of these. The helper process is `src/bin/child`.
 
-pub use test_support::{counting, own_process, own_process_tests, patience};
+pub use test_support::{
+    assert_matches, counting, forks, http, own_process, own_process_tests, patience,
+};
 
 pub mod acks;
 pub mod clickhouse;
@@ -32,6 +34,7 @@ pub mod peer;
 pub mod process_tree;
 pub mod profile;
 #[cfg(target_os = "linux")]
+pub mod program_files;
 pub mod programs;
 #[cfg(target_os = "linux")]
 pub mod pty;

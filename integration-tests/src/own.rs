@@ -5,7 +5,8 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use crate::patience::until;
 
@@ -51,6 +52,29 @@ impl Possessions {
             && self.descriptors <= before.descriptors
             && self.pools <= before.pools
     }
+}
+
+/// Starts a session of this process that samples threads with their stacks and their processor time.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn start_sampling() -> anyhow::Result<()> {
+    let params = SessionParams {
+        features: Features::STACK_WALK.with(Features::CPU),
+        ..SessionParams::default()
+    };
+    Ok(session::start(params, StartOptions::default())?)
+}
+
+/// Connects this process, which a session has spawned, with that session.
+///
+/// # Errors
+/// If it does not record then.
+pub fn join_session() -> anyhow::Result<()> {
+    let status = profiler_child::init();
+    let is_recording = matches!(status, profiler_child::Status::Recording);
+    ensure!(is_recording, "not recording: {status:?}");
+    Ok(())
 }
 
 /// Returns the directory of the descriptors that the profiler of this process uses: those of its

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use profiler_parent::LiveServer;
 
+use crate::http::Answer;
 use crate::patience::{LONG, Stopwatch};
 
 /// A request that takes longer to send may be too late: the page closes a connection whose request
@@ -60,12 +61,8 @@ fn ask_once(live: &LiveServer, method: &str, target: &str) -> anyhow::Result<Exc
     Ok(Exchange { send_time, answer })
 }
 
-fn body_of(mut answer: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-    let end = answer
-        .windows(4)
-        .position(|bytes| bytes == b"\r\n\r\n")
-        .context("no head")?;
-    let head = String::from_utf8_lossy(answer.get(..end).unwrap_or_default()).into_owned();
-    ensure!(head.starts_with("HTTP/1.1 20"), "{head}");
-    Ok(answer.split_off(end + 4))
+fn body_of(answer: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    let answer = Answer::parse(answer)?;
+    ensure!(answer.head.starts_with("HTTP/1.1 20"), "{}", answer.head);
+    Ok(answer.body)
 }

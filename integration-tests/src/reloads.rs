@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::internal::reader::{Definitions, PoolReader};
-use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::session;
 use rustix::param::page_size;
 
+use crate::own::start_sampling;
 use crate::patience::Stopwatch;
 
 /// Time spent in the library after each load, so that the sampler sees its addresses.
@@ -40,14 +41,7 @@ pub struct Reloads {
 /// # Errors
 /// If it cannot be loaded, or nothing is sampled.
 pub fn play(loads: usize) -> Result<Reloads> {
-    let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(
-        SessionParams {
-            features,
-            ..SessionParams::default()
-        },
-        StartOptions::default(),
-    )?;
+    start_sampling()?;
     let mut places = Places::default();
     let first = until_defined(&mut places)?;
     for _ in 0..loads {

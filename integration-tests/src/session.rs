@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use profiler_parent::core::session::Features;
-use profiler_parent::{CaptureReport, Format, Session, SessionBuilder};
+use profiler_parent::{Capture, CaptureReport, Format, Session, SessionBuilder};
 
 use crate::patience::{LONG, until};
 use crate::profile::Profile;
@@ -92,6 +92,14 @@ impl TestSession {
     /// When it was ended.
     pub fn session(&self) -> anyhow::Result<&Session> {
         self.session.as_ref().context("the session was ended")
+    }
+
+    /// Begins a capture in the Gecko format.
+    ///
+    /// # Errors
+    /// When the session was ended.
+    pub fn gecko_capture(&self) -> anyhow::Result<Capture> {
+        Ok(self.session()?.capture().format(Format::Gecko))
     }
 
     /// Ends the session.

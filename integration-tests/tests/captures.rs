@@ -102,10 +102,7 @@ fn the_events_of_a_capture_count_the_requests_and_name_every_settled_child() -> 
     own_process!();
     let session = session::start(|builder| builder)?;
     let helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
-    let capture = session
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko);
+    let capture = session.gecko_capture()?;
     let events = capture.events();
     capture.save(session.path("events.json"))?;
     let events: Vec<_> = events.collect();

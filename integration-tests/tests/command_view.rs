@@ -3,7 +3,6 @@
 //! The command serves the checked file and symbols below a secret path, refuses requests without
 //! the token, opens a browser only if there is a display, and refuses files that are no profiles.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, ensure};
+use integration_tests::http::{Answer, exchange};
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::tools;
@@ -30,14 +30,6 @@ pub(crate) struct View {
     /// `127.0.0.1:PORT`.
     address: String,
     pub(crate) token: String,
-}
-
-/// An answer of the server.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    headers: BTreeMap<String, String>,
-    pub(crate) body: Vec<u8>,
 }
 
 impl View {
@@ -90,14 +82,10 @@ impl View {
 
     /// Sends a request unchanged, except that `TOKEN` and `HOST` are replaced.
     pub(crate) fn send(&self, request: &str) -> anyhow::Result<Answer> {
-        let mut stream = TcpStream::connect(&self.address)?;
         let request = request
             .replace("TOKEN", &self.token)
             .replace("HOST", &self.address);
-        stream.write_all(request.as_bytes())?;
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes)?;
-        Answer::parse(&bytes)
+        Answer::parse(exchange(&self.address, request.as_bytes())?)
     }
 
     /// Sends a request with this first line, from a page of another origin.
@@ -117,31 +105,6 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         let _ = (self.command.kill(), self.command.wait());
-    }
-}
-
-impl Answer {
-    fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
-        let end = bytes
-            .windows(4)
-            .position(|four| four == b"\r\n\r\n")
-            .context("no head")?;
-        let head = std::str::from_utf8(&bytes[..end])?;
-        let (first, headers) = head.split_once("\r\n").context("no headers")?;
-        let headers = headers
-            .split("\r\n")
-            .filter_map(|line| line.split_once(": "));
-        Ok(Self {
-            status: first.split(' ').nth(1).context("no status")?.parse()?,
-            headers: headers
-                .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
-                .collect(),
-            body: bytes[end + 4..].to_vec(),
-        })
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(String::as_str)
     }
 }
 
@@ -234,7 +197,7 @@ fn a_compressed_file_is_served_with_its_encoding_under_any_name() -> anyhow::Res
             (encoding, content)
         );
         let head = view.ask("HEAD /TOKEN/profile.json")?;
-        assert_eq!((&head.headers, head.body.len()), (&answer.headers, 0));
+        assert_eq!((&head.head, head.body.len()), (&answer.head, 0));
         assert_eq!(
             head.header("content-length"),
             Some(content.len().to_string().as_str())

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use integration_tests::http::Answer;
 use integration_tests::own_process;
 use object::{Object, ObjectSymbol};
 use profiler_view::VIEWER;
 use serde_json::{Value, json};
 
-use crate::command_view::{Answer, View};
+use crate::command_view::View;
 
 /// `add` is inlined into `compute`, which calls `other`.
 const SOURCE: &str = "\

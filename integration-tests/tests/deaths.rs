@@ -54,10 +54,7 @@ fn a_child_killed_during_a_request_has_crashed_and_appears_once() -> anyhow::Res
         let mut helper = HelperProcess::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
         helper.ask("hold 2 500")?;
         assert!(helper.freeze());
-        let capture = session
-            .session()?
-            .capture()
-            .format(profiler_parent::Format::Gecko);
+        let capture = session.gecko_capture()?;
         let mut events = capture.events();
         let path = session.path("killed.json");
         let report = std::thread::scope(|scope| {
@@ -82,10 +79,7 @@ fn a_child_that_exits_during_a_capture_appears_once() -> anyhow::Result<()> {
         let name = format!("exits-{round}");
         let mut helper = HelperProcess::spawn(&session, CHILD, &name, "init")?;
         helper.ask("hold 2 500")?;
-        let capture = session
-            .session()?
-            .capture()
-            .format(profiler_parent::Format::Gecko);
+        let capture = session.gecko_capture()?;
         let path = session.path("exits.json");
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
@@ -113,10 +107,7 @@ fn a_part_is_taken_and_its_child_ends(timeout: Duration) -> anyhow::Result<()> {
     quick.ask("hold 2 500")?;
     slow.ask("hold 2 500")?;
     assert!(slow.freeze());
-    let capture = session
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko);
+    let capture = session.gecko_capture()?;
     let mut events = capture.events();
     let path = session.path("once.json");
     let mut first = None;

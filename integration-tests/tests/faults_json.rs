@@ -88,11 +88,7 @@ fn a_long_part_is_taken_without_ever_being_in_memory() -> anyhow::Result<()> {
     let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let _puppet = scene.child("faulty", "liar-long")?;
     let before = own::resident_bytes();
-    let saved = scene
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko)
-        .save(scene.path("long.json"))?;
+    let saved = scene.gecko_capture()?.save(scene.path("long.json"))?;
     let grown = own::resident_bytes().saturating_sub(before);
     assert!(
         saved.bytes > 64 << 20 && grown < 16 << 20,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use integration_tests::assert_matches;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::joined::{self, JoinedHelper, has_marked, is_complete};
 use integration_tests::own_process;
@@ -181,11 +182,9 @@ fn a_child_that_executes_a_program_without_a_profiler_has_ended() -> anyhow::Res
 fn two_lives(session: &TestSession, pid: u32, marks: [u64; 2]) -> anyhow::Result<()> {
     let reports = joined::reports_of(session, pid);
     assert_eq!(reports.len(), 2, "{reports:?}");
-    assert!(
-        matches!(
-            reports[0].state,
-            ProcessState::Executed | ProcessState::Exited(_)
-        ),
+    assert_matches!(
+        reports[0].state,
+        ProcessState::Executed | ProcessState::Exited(_),
         "{reports:?}"
     );
     for (_, profile) in session.capture_both()? {

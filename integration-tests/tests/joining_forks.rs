@@ -6,6 +6,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use integration_tests::forks::in_forked_child;
 use integration_tests::helper_process::{HelperProcess, command};
 use integration_tests::joined::{self, JoinedHelper, has_marked, is_complete};
 use integration_tests::marks::record_paced;
@@ -247,17 +248,12 @@ fn a_worker_of_the_sessions_own_process_joins() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let environment = session.environment()?;
-    // SAFETY: the forked process does what `work` does, and ends with `_exit`.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
+    let in_child = || {
         let has_joined = std::panic::catch_unwind(AssertUnwindSafe(|| work(&environment)));
-        // SAFETY: ends the process, so nothing is used afterwards.
-        unsafe { libc::_exit(i32::from(!has_joined.unwrap_or(false))) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the process above, and writes its status to a local.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    assert_eq!((waited, status), (pid, 0));
+        i32::from(!has_joined.unwrap_or(false))
+    };
+    // SAFETY: the forked process does what `work` does.
+    assert_eq!(unsafe { in_forked_child(in_child) }, 0);
     record_paced(1000, 0..10);
     has_workers(&session, std::process::id(), 1, 100)?;
     let (_, profile) = session.capture()?;

@@ -165,10 +165,7 @@ fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<(
     let mut session = session::start(|builder| builder)?;
     let helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     assert!(helper.freeze());
-    let capture = session
-        .session()?
-        .capture()
-        .format(profiler_parent::Format::Gecko);
+    let capture = session.gecko_capture()?;
     let mut events = capture.events();
     let path = session.path("late.json");
     let watch = Stopwatch::start();

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use integration_tests::assert_matches;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::Stopwatch;
@@ -170,10 +171,7 @@ fn a_limit_that_does_not_hold_this_process_is_an_error_that_says_what_is_needed(
             .memory_limit(ByteLimit::new(limit))
             .start()
             .unwrap_err();
-        assert!(
-            matches!(error, SessionError::LimitTooSmall { .. }),
-            "{error}"
-        );
+        assert_matches!(error, SessionError::LimitTooSmall { .. });
         assert!(error.to_string().contains(&limit.to_string()), "{error}");
     }
     let Ok(session) = Session::builder()

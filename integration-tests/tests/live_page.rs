@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::Context;
+use integration_tests::assert_matches;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::thread_names;
 use integration_tests::own_process;
@@ -272,10 +273,7 @@ fn l1_only_loopback_is_served_and_the_server_ends_with_the_session() -> anyhow::
     own_process!();
     let session = start()?;
     let refused = session.serve_live(([0, 0, 0, 0], 0).into());
-    assert!(
-        matches!(refused, Err(LiveError::NotLoopback(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(LiveError::NotLoopback(_)));
     let live = session.serve_live_with(LOOPBACK.into(), LiveOptions::default().alerts(None))?;
     let taken = session.serve_live(live.address());
     assert!(matches!(taken, Err(LiveError::Listen { .. })), "{taken:?}");

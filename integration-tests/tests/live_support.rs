@@ -1,10 +1,10 @@
 //! Helpers of the tests `live_*`: a session with a live page, and a client that requests the page.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use integration_tests::http::{Answer, exchange};
 use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::session::{self, TestSession};
 use profiler_parent::LiveOptions;
@@ -15,14 +15,6 @@ use serde_json::Value;
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_child");
 /// The loopback address, with any free port.
 pub(crate) const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
-
-/// An answer of a server.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
-}
 
 /// Sends a request with this `Host` on a new connection.
 pub(crate) fn ask(
@@ -41,24 +33,12 @@ pub(crate) fn ask_with(
     path: &str,
     headers: &[(&str, &str)],
 ) -> anyhow::Result<Answer> {
-    let mut stream = TcpStream::connect_timeout(&address, LONG)?;
-    stream.set_read_timeout(Some(LONG))?;
     let headers = headers.iter();
     let headers: String = headers
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
     let request = format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let end = answer
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .context("no head")?;
-    let body = answer.split_off(end + 4);
-    let head = String::from_utf8(answer)?;
-    let status = head.split(' ').nth(1).context("no status")?.parse()?;
-    Ok(Answer { status, head, body })
+    Answer::parse(exchange(address, request.as_bytes())?)
 }
 
 /// The address of a live page, as a client knows it.

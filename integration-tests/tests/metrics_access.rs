@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use integration_tests::assert_matches;
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::tools;
@@ -92,17 +93,11 @@ fn the_server_listens_on_loopback_alone_and_ends_with_the_session() -> anyhow::R
     own_process!();
     let session = start()?;
     let refused = MetricsServer::start(&session, ([0, 0, 0, 0], 0).into());
-    assert!(
-        matches!(refused, Err(MetricsError::NotLoopback(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(MetricsError::NotLoopback(_)));
     let server = MetricsServer::start(&session, LOOPBACK.into())?;
     let address = server.address();
     let taken = MetricsServer::start(&session, address);
-    assert!(
-        matches!(taken, Err(MetricsError::Listen { .. })),
-        "{taken:?}"
-    );
+    assert_matches!(taken, Err(MetricsError::Listen { .. }));
     drop(session);
     assert!(
         until(|| TcpStream::connect(address).is_err()),

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
+use integration_tests::http::Answer;
 use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::session::TestSession;
 use profiler_prometheus::MetricsServer;
 use profiler_prometheus::TextFormat;
 
-use crate::live_support::{Answer, ask_with};
+use crate::live_support::ask_with;
 
 /// The numbers of a text, by the name and the labels of their series.
 #[derive(Clone, Debug)]

@@ -1,12 +1,12 @@
 //! Requests of OTLP that the command exports: the decoder of the Python package
 //! `opentelemetry-proto` reads them, and a real agent (`rotel`) accepts them over HTTP.
 
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
+use integration_tests::http::exchange;
 use integration_tests::installed::{found_or_skip, skip};
 use integration_tests::own_process;
 use integration_tests::patience::until;
@@ -183,16 +183,12 @@ impl Agent {
 
     /// Posts a request, and returns the status line of the answer.
     fn post(&self, path: &str, body: &[u8]) -> anyhow::Result<String> {
-        let mut stream = TcpStream::connect(self.http)?;
-        write!(
-            stream,
+        let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
-        )?;
-        stream.write_all(body)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
+        );
+        let answer = exchange(self.http, &[head.as_bytes(), body].concat())?;
         let answer = String::from_utf8_lossy(&answer);
         Ok(answer.lines().next().unwrap_or_default().to_owned())
     }

@@ -15,7 +15,7 @@ use integration_tests::reports::captured;
 use integration_tests::session;
 use integration_tests::tools::{self, json as read};
 use profiler_core::ids::ByteLimit;
-use profiler_parent::{CaptureReport, Format};
+use profiler_parent::CaptureReport;
 use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -159,9 +159,7 @@ fn both_formats_have_the_same_counts() -> anyhow::Result<()> {
     let gecko = || {
         anyhow::Ok(
             session
-                .session()?
-                .capture()
-                .format(Format::Gecko)
+                .gecko_capture()?
                 .save(session.path("gecko.json.gz"))?,
         )
     };

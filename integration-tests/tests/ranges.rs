@@ -6,6 +6,7 @@
 use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
+use integration_tests::assert_matches;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks;
 use integration_tests::own_process;
@@ -47,11 +48,7 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
             "{}",
             process.name
         );
-        assert!(
-            matches!(process.pauses[..], [(start, Some(end))] if start <= end),
-            "{:?}",
-            process.pauses
-        );
+        assert_matches!(process.pauses[..], [(start, Some(end))] if start <= end);
     }
     Ok(())
 }
@@ -71,11 +68,7 @@ fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_en
     for (_, profile) in session.capture_both()? {
         let process = profile.process("late")?;
         assert_eq!(process.counts()?.delivered, 0);
-        assert!(
-            matches!(process.pauses[..], [(_, None)]),
-            "{:?}",
-            process.pauses
-        );
+        assert_matches!(process.pauses[..], [(_, None)]);
     }
     Ok(())
 }

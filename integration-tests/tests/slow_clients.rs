@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use anyhow::{Context, ensure};
+use integration_tests::http::exchange;
 use integration_tests::own_process;
 use integration_tests::page;
 use integration_tests::patience::LONG;
@@ -86,15 +87,9 @@ fn every_request_to_a_viewed_profile_is_answered_beside_slow_clients() -> anyhow
         .to_owned();
     let slow = SlowClients::connect(server.address(), SLOW)?;
     for _ in 0..REQUESTS {
-        let mut stream = TcpStream::connect(server.address())?;
-        stream.set_read_timeout(Some(LONG))?;
-        let request = format!(
-            "GET /{path}/profile.json HTTP/1.1\r\nHost: {}\r\n\r\n",
-            server.address()
-        );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
+        let host = server.address();
+        let request = format!("GET /{path}/profile.json HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let answer = String::from_utf8(exchange(host, request.as_bytes())?)?;
         assert!(
             answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(PROFILE),
             "{answer}"

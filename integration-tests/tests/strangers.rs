@@ -3,6 +3,7 @@
 //!
 //! Each has a state and a verdict with the reason, continues its own work, and delays no capture.
 
+use integration_tests::assert_matches;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::patience::{self, LONG, Stopwatch};
 use integration_tests::reports::state_of;
@@ -55,9 +56,7 @@ fn a_child_that_never_calls_init() -> anyhow::Result<()> {
     assert_eq!(state_of(&session, "silent"), ProcessState::Starting);
     assert_eq!(verdict(&session, "silent")?, "missing: never connected");
     continues(&mut helper)?;
-    assert!(
-        matches!(state_of(&session, "silent"), ProcessState::Exited(Some(status)) if status.success())
-    );
+    assert_matches!(state_of(&session, "silent"), ProcessState::Exited(Some(status)) if status.success());
     assert_eq!(verdict(&session, "silent")?, "missing: never connected");
     Ok(())
 }

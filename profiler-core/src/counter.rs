@@ -211,17 +211,15 @@ impl GroupTrack {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::MutexGuard;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{MutexGuard, PoisonError};
 
     use super::*;
     use crate::reader::PoolReader;
-    use crate::session::{self, ALONE_IN_TESTS, Features, SessionParams, StartOptions};
+    use crate::session::{self, Features, SessionParams, StartOptions};
 
     fn start() -> MutexGuard<'static, ()> {
-        let alone = ALONE_IN_TESTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let alone = session::alone_in_tests();
         let params = SessionParams {
             features: Features::NO_SAMPLING,
             ..SessionParams::default()

@@ -189,9 +189,7 @@ mod tests {
 
     #[test]
     fn nothing_is_noted_without_a_session() {
-        let _alone = crate::session::ALONE_IN_TESTS
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _alone = crate::session::alone_in_tests();
         assert_eq!(note(&facts("main.rs")), None);
     }
 }

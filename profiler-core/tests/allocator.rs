@@ -9,6 +9,7 @@ use profiler_core::marker;
 use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
+use test_support::threads::on_thread;
 
 static ALLOCATED: Counter = Counter::new("Allocated", "Memory", "Bytes from the global allocator");
 
@@ -40,11 +41,7 @@ fn recording_inside_the_allocator_neither_deadlocks_nor_recurses() {
     session::start(SessionParams::default(), StartOptions::default()).unwrap();
     let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 1000]).collect();
     let body = || drop(std::hint::black_box(vec![0_u8; 64]));
-    std::thread::Builder::new()
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap();
+    on_thread(body);
     let counted = ALLOCATED.get();
     assert!(counted >= 1_000_000, "{counted} bytes counted");
     let counts = PoolReader::open(session::pool_file().unwrap())

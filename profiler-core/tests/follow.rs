@@ -25,6 +25,7 @@ use profiler_core::session::EntryCounts;
 use profiler_core::session::{self, Features, SessionParams};
 use profiler_core::time::Timestamp;
 use test_support::own_process;
+use test_support::threads::on_thread;
 
 #[derive(serde::Serialize)]
 struct Numbered {
@@ -58,14 +59,6 @@ fn record(numbers: std::ops::Range<u64>) {
             &Numbered { number }
         );
     }
-}
-
-fn on_a_thread(body: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new()
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap();
 }
 
 fn number(marker: &MarkerEntry<'_>) -> u64 {
@@ -142,7 +135,7 @@ fn every_entry_is_delivered_once_and_in_order_also_of_threads_that_start_later()
         assert_eq!((progress.missed, progress.damaged), (0, 0));
         record(next..next + round * 7);
         next += round * 7;
-        on_a_thread(|| record(0..300));
+        on_thread(|| record(0..300));
     }
     follower.advance(|found| seen.take(found)).unwrap();
     let idle = follower
@@ -184,7 +177,7 @@ fn entries_that_are_evicted_unread_are_counted_exactly() {
     let mut seen = Seen::default();
     for round in 0..20 {
         record(0..2_000 * (round % 4));
-        on_a_thread(|| record(0..1_500));
+        on_thread(|| record(0..1_500));
         if round % 3 == 0 {
             follower.advance(|found| seen.take(found)).unwrap();
         }

@@ -1,12 +1,13 @@
 //! Test of a follower of a pool that is used by successive sessions, as in a child.
 
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::pool;
 use profiler_core::internal::reader::{Followed, Follower, Progress};
 use profiler_core::marker;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
-use profiler_core::time::SessionClock;
 use test_support::own_process;
+
+use crate::support;
 
 fn start(interval_ns: u64) {
     let params = SessionParams {
@@ -32,23 +33,8 @@ fn names(follower: &mut Follower<std::fs::File>) -> (Vec<String>, Progress) {
 
 /// Makes a pool that successive sessions use.
 fn attach() {
-    let params = SessionParams::default();
-    let id = pool::new_id().unwrap();
-    let limit = params.limit;
-    let name = String::new();
-    let clock = SessionClock::start_now();
-    session::attach(
-        pool::create(&PoolSpec {
-            id,
-            limit,
-            allowance: limit,
-            clock,
-            params,
-            name,
-        })
-        .unwrap(),
-    )
-    .unwrap();
+    let spec = support::pool_spec(&SessionParams::default());
+    session::attach(pool::create(&spec).unwrap()).unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::support::{self};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, LabelDefinition};
+use profiler_core::internal::reader::LabelDefinition;
 use profiler_core::label;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{
@@ -16,6 +16,7 @@ use profiler_core::marker::{
 };
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{marker, text_marker};
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 
 /// Starts the session of the process.
@@ -54,27 +55,21 @@ fn read() -> Vec<Seen> {
         snapshot.counts()
     );
     let mut seen = Vec::new();
-    let mut buffer = ChunkBuffer::default();
-    for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
-            continue;
+    let label = |frame| match frame {
+        Frame::Label(id) => snapshot.definitions.label(id).unwrap().clone(),
+        other => panic!("{other:?}"),
+    };
+    support::for_each_entry(&reader, &snapshot, |entry| {
+        let Entry::Marker(marker) = entry else {
+            panic!("{entry:?}")
         };
-        for entry in entries {
-            let Entry::Marker(marker) = entry else {
-                panic!("{entry:?}")
-            };
-            let site = snapshot.definitions.site(marker.site).unwrap();
-            let label = |frame| match frame {
-                Frame::Label(id) => snapshot.definitions.label(id).unwrap().clone(),
-                other => panic!("{other:?}"),
-            };
-            seen.push(Seen {
-                name: marker.name.unwrap_or(&site.name).to_owned(),
-                labels: marker.stack.frames().map(label).collect(),
-                payload: marker.payload.to_vec(),
-            });
-        }
-    }
+        let site = snapshot.definitions.site(marker.site).unwrap();
+        seen.push(Seen {
+            name: marker.name.unwrap_or(&site.name).to_owned(),
+            labels: marker.stack.frames().map(label).collect(),
+            payload: marker.payload.to_vec(),
+        });
+    });
     seen
 }
 
@@ -218,22 +213,17 @@ fn labels_stay_balanced_when_sessions_start_and_stop_inside_them() {
 fn labels_of_a_forked_child_are_not_recorded() {
     own_process!();
     start();
-    let outer = label!("before the fork");
-    // SAFETY: the child calls only functions that are allowed in a forked child, and leaves with
-    // `_exit`.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let mut outer = Some(label!("before the fork"));
+    let in_child = || {
         {
             let _inner = label!("in the child");
             marker!("in the child", &category::TEST, with_labels());
         }
-        drop(outer);
-        // SAFETY: `_exit` has no preconditions; it ends the child at once.
-        unsafe { libc::_exit(7) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child; the status is written to a live variable.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
+        drop(outer.take()); // it stays open in the parent
+        7
+    };
+    // SAFETY: the child calls only functions that are allowed in a forked child.
+    let status = unsafe { in_forked_child(in_child) };
     marker!("in the parent", &category::TEST, with_labels());
     let seen = read();
     session::stop();

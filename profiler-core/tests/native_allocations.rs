@@ -19,7 +19,9 @@ use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use profiler_core::session::DropReason;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use test_support::forks::in_forked_child;
 use test_support::own_process;
+use test_support::threads::{on_named_thread, on_thread};
 
 /// The sampling interval in bytes.
 const EVERY: u64 = 4096;
@@ -141,14 +143,6 @@ fn malloc(snapshot: &Snapshot) -> i64 {
     counter.map_or(0, |counter| counter.value)
 }
 
-fn on_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-    std::thread::Builder::new()
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap()
-}
-
 /// Allocates, grows and frees memory, in sizes from 8 bytes to 2 KiB, so that a sample stands for
 /// many allocations. Returns the number of bytes that it really allocated.
 fn churn(rounds: usize) -> u64 {
@@ -178,7 +172,7 @@ fn churn(rounds: usize) -> u64 {
 /// because no chunk was ready, which happens if the machine is too busy for the maintenance thread.
 fn churned() -> Option<(u64, Vec<Recorded>, Snapshot)> {
     start(Features::NATIVE_ALLOCATIONS);
-    let (truth, tid) = on_a_thread(|| {
+    let (truth, tid) = on_thread(|| {
         let truth = churn(60_000);
         (truth, profiler_core::thread::current())
     });
@@ -219,7 +213,7 @@ fn samples_add_up_to_what_was_allocated_and_every_free_matches() {
 fn the_counter_counts_every_byte_even_without_samples() {
     own_process!();
     start(Features::NONE);
-    let kept = on_a_thread(|| (0..1000).map(|_| vec![1_u8; 10_000]).collect::<Vec<_>>());
+    let kept = on_thread(|| (0..1000).map(|_| vec![1_u8; 10_000]).collect::<Vec<_>>());
     let (recorded, snapshot) = read();
     let grown = malloc(&snapshot);
     drop(kept);
@@ -252,8 +246,8 @@ fn threads_that_come_and_go_leave_exact_counts() {
             .for_each(|thread| thread.join().unwrap());
     }
     // Allocated on one thread and freed on another.
-    let moved = on_a_thread(|| (0..2000).map(|_| vec![1_u8; 100]).collect::<Vec<_>>());
-    on_a_thread(move || drop(moved));
+    let moved = on_thread(|| (0..2000).map(|_| vec![1_u8; 100]).collect::<Vec<_>>());
+    on_thread(move || drop(moved));
     let (recorded, snapshot) = read();
     session::stop();
     assert!(recorded.len() > 100, "{} recorded", recorded.len());
@@ -327,7 +321,7 @@ fn allocations_after_the_profilers_thread_destructor_are_counted_and_do_not_rest
     while threads < 50 || MEASURED.load(Ordering::Relaxed) < 10 {
         threads += 1;
         assert!(threads < 10_000, "a chunk is never ready");
-        on_a_thread(move || {
+        on_thread(move || {
             marker!("joins the session", &category::TEST);
             let late = Box::into_raw(Box::new(Late((0..50).map(|_| vec![1_u8; 1000]).collect())));
             // SAFETY: the key was created above; its destructor takes ownership of the value.
@@ -364,7 +358,7 @@ fn a_thread_that_allocates_only_after_its_std_thread_locals_are_gone_leaves_noth
     assert_eq!(failed, 0);
     let threads: Vec<_> = (0..50)
         .map(|_| {
-            on_a_thread(move || {
+            on_thread(move || {
                 // SAFETY: the key was created above, and the value is not dereferenced.
                 unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
                 profiler_core::thread::current()
@@ -407,12 +401,7 @@ fn a_thread_that_allocates_first_gets_its_full_name_with_its_first_marker() {
         marker!("now", &category::TEST);
         (before, named(&read().1))
     };
-    let (before, after) = std::thread::Builder::new()
-        .name(NAME.to_owned())
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap();
+    let (before, after) = on_named_thread(NAME, body);
     session::stop();
     assert_eq!((before.as_str(), after.as_str()), (&NAME[..15], NAME));
 }
@@ -440,7 +429,7 @@ impl ProfilerMarker for Allocating {
 fn allocations_in_the_middle_of_an_entry_are_counted_as_dropped() {
     own_process!();
     start(Features::NATIVE_ALLOCATIONS);
-    on_a_thread(|| {
+    on_thread(|| {
         marker!(
             "allocates",
             &category::TEST,
@@ -461,7 +450,7 @@ fn allocations_in_the_middle_of_an_entry_are_counted_as_dropped() {
 fn a_free_of_an_earlier_sessions_sample_is_not_recorded() {
     own_process!();
     start(Features::NATIVE_ALLOCATIONS);
-    let kept = on_a_thread(|| (0..1000).map(|_| vec![1_u8; 5000]).collect::<Vec<_>>());
+    let kept = on_thread(|| (0..1000).map(|_| vec![1_u8; 5000]).collect::<Vec<_>>());
     let (recorded, snapshot) = read();
     assert!(matched(&recorded, &snapshot).len() > 300);
     session::stop();
@@ -518,19 +507,14 @@ fn sizes_and_alignments_are_kept_and_a_failed_reallocation_changes_nothing() {
 fn a_forked_child_only_allocates() {
     own_process!();
     start(Features::NATIVE_ALLOCATIONS);
-    let kept = black_box(vec![1_u8; 1 << 20]);
-    // SAFETY: the child only allocates, which the C library supports after a fork, and leaves with
-    // `_exit`.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        drop(kept);
+    let mut kept = black_box(vec![1_u8; 1 << 20]);
+    let in_child = || {
+        drop(std::mem::take(&mut kept)); // the parent keeps it
         (0..1000).for_each(|size| drop(black_box(vec![1_u8; size * 10])));
-        // SAFETY: `_exit` has no preconditions; it ends the child at once.
-        unsafe { libc::_exit(7) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child; the status is written to a live variable.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
+        7
+    };
+    // SAFETY: the child only allocates, which the C library supports after a fork.
+    let status = unsafe { in_forked_child(in_child) };
     let (recorded, snapshot) = read();
     session::stop();
     assert!(

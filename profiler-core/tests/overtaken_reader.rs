@@ -13,6 +13,7 @@ use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use test_support::own_process;
+use test_support::threads::on_thread;
 
 /// Entries recorded before the reader opens the pool, in slices of several chunks each.
 const SLICES: u64 = 12;
@@ -67,11 +68,7 @@ impl ByteSource for Busy {
 fn record(count: u64, by_another: bool) {
     let record_all = move || (0..count).for_each(|_| marker!("entry"));
     if by_another {
-        std::thread::Builder::new()
-            .spawn(record_all)
-            .unwrap()
-            .join()
-            .unwrap()
+        on_thread(record_all)
     } else {
         record_all()
     }

@@ -20,6 +20,7 @@ use profiler_core::internal::sys;
 use profiler_core::session::{self, SessionParams, StartError, StartOptions};
 use profiler_core::session::{DropReason, EntryCounts};
 use profiler_core::{marker, text_marker};
+use test_support::assert_matches;
 use test_support::own_process;
 
 /// A small file system in memory, which is unmounted on drop.
@@ -213,10 +214,7 @@ fn a_file_that_other_users_may_open_is_refused() {
             .unwrap();
         file.set_len(0).unwrap();
         let refused = start_in(&file, 1 << 20);
-        assert!(
-            matches!(refused, Err(StartError::Attach(AttachError::NotPrivate))),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(StartError::Attach(AttachError::NotPrivate)));
     }
     file.set_permissions(PermissionsExt::from_mode(0o600))
         .unwrap();

@@ -14,8 +14,10 @@ use profiler_core::session::DropReason;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, scope, text_marker, thread};
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 use test_support::patience::until;
+use test_support::threads::{on_named_thread, on_thread};
 
 /// Repeats an action until the pool has one more entry. An entry may be dropped while another
 /// thread holds the lock of the chunk manager.
@@ -361,12 +363,7 @@ fn filters_select_threads_by_name() {
     let _session = RunningSession::start(params);
     let run = |name: &'static str| {
         let body = || marker!("here");
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(body)
-            .unwrap()
-            .join()
-            .unwrap();
+        on_named_thread(name, body);
     };
     run("worker");
     run("other");
@@ -383,11 +380,7 @@ fn a_thread_can_be_named_and_renamed() {
         marker!("a");
         thread::register("second name");
     };
-    std::thread::Builder::new()
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap();
+    on_thread(body);
     assert_eq!(markers()[0].0, "second name");
 }
 
@@ -469,11 +462,7 @@ fn the_row_of_an_ended_thread_is_freed_when_its_entries_are_evicted() {
     let _session = RunningSession::with_limit(512 * 1024);
     for _ in 0..2000 {
         let body = || marker!("short");
-        std::thread::Builder::new()
-            .spawn(body)
-            .unwrap()
-            .join()
-            .unwrap();
+        on_thread(body);
     }
     assert!(
         until(|| snapshot().1.threads.len() < 400),
@@ -488,33 +477,17 @@ fn a_forked_child_writes_nothing_and_does_not_crash() {
     own_process!();
     let _session = RunningSession::with_limit(1 << 20);
     marker!("parent");
-    // SAFETY: the child only tries to record, which a forked child may do, and leaves with `_exit`.
-    #[allow(unsafe_code)]
-    let pid = unsafe { libc_fork() };
-    if pid == 0 {
+    let in_child = || {
         marker!("child");
-        let code = i32::from(session::is_active());
-        // SAFETY: `_exit` has no preconditions; it ends the child at once.
-        #[allow(unsafe_code)]
-        unsafe {
-            libc::_exit(code)
-        };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child above; the status is written to a live variable.
+        i32::from(session::is_active())
+    };
+    // SAFETY: the child only tries to record, which a forked child may do.
     #[allow(unsafe_code)]
-    let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
-    assert_eq!((waited, status), (pid, 0));
+    let status = unsafe { in_forked_child(in_child) };
+    assert_eq!(status, 0);
     assert_eq!(markers().len(), 1);
     marker!("still");
     assert_eq!(markers().len(), 2);
-}
-
-#[allow(unsafe_code)]
-unsafe fn libc_fork() -> libc::pid_t {
-    // SAFETY: the caller guarantees that the child does only what a forked child of a threaded
-    // process may do.
-    unsafe { libc::fork() }
 }
 
 #[test]
@@ -526,11 +499,7 @@ fn chunks_older_than_the_window_are_destroyed() {
     };
     let _session = RunningSession::start(params);
     let body = || marker!("old");
-    std::thread::Builder::new()
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap();
+    on_thread(body);
     // Not evicted yet, or already evicted if a read takes longer than the window on this machine.
     assert_eq!(snapshot().1.counts().recorded(), 1);
     assert!(

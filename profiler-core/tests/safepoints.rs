@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use crate::support::{self};
 use profiler_core::ids::{ByteLimit, ThreadId};
-use profiler_core::internal::entry::Entry;
-use profiler_core::internal::entry::sample::Stacks;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::marker::category;
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
 use profiler_core::sampler::{Frame, MAX_FRAMES, define_label};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::Anchor;
 use test_support::counting::{allocations_of, bytes_kept_by};
+#[cfg(target_os = "linux")]
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 
 /// A session without other samplers. It stops on drop.
@@ -68,29 +67,16 @@ fn samples(row: ThreadId) -> Vec<Seen> {
     let snapshot = reader.snapshot().unwrap();
     let converter = reader.header().clock.converter(Anchor::take());
     let mut all = Vec::new();
-    let mut buffer = ChunkBuffer::default();
-    let mut stacks = Stacks::default();
-    for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
-            continue;
-        };
-        stacks.begin_chunk();
-        for entry in entries {
-            let Entry::Sample(sample) = entry else {
-                continue;
-            };
-            let frames = stacks.of(&sample);
-            if sample.foreign != Some(row) {
-                continue;
-            }
-            let name = |frame: &Frame| match frame {
-                Frame::Label(id) => snapshot.definitions.label(*id).unwrap().name.clone(),
-                other => format!("{other:?}"),
-            };
+    let name = |frame: &Frame| match frame {
+        Frame::Label(id) => snapshot.definitions.label(*id).unwrap().name.clone(),
+        other => format!("{other:?}"),
+    };
+    support::for_each_sample(&reader, &snapshot, |sample, frames| {
+        if sample.foreign == Some(row) {
             let names = frames.iter().map(name).collect();
             all.push((converter.since_start_ns(sample.at), sample.cpu_ns, names));
         }
-    }
+    });
     all
 }
 
@@ -368,17 +354,11 @@ fn a_forked_child_samples_and_defines_nothing_and_is_not_harmed() {
     let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
     assert!(sampler.start());
     sampler.poll(|stack| push(stack, 1, "parent"));
-    // SAFETY: the child only polls and defines a label, and leaves with `_exit`. The allocator of
-    // the C library works in a forked child.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
+    let in_child = || {
         sampler.poll(|stack| push(stack, 2, "child"));
-        let defined = define_label("child", &category::OTHER, "", 1);
-        // SAFETY: `_exit` has no preconditions; it ends the process at once.
-        unsafe { libc::_exit(i32::from(defined.is_some())) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child above; the status is written to a live variable.
-    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        i32::from(define_label("child", &category::OTHER, "", 1).is_some())
+    };
+    // SAFETY: the child only polls and defines a label. The allocator of the C library works there.
+    let status = unsafe { in_forked_child(in_child) };
     assert_eq!(status, 0, "the child was harmed, or defined something");
 }

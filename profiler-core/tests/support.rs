@@ -3,27 +3,21 @@
 //!
 //! A session is global to its process, so a test that starts one runs in a separate process.
 
+mod entries;
 mod own_session;
 
 use std::sync::mpsc;
 
-use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::pool::PoolSpec;
 use profiler_core::session::SessionParams;
-use profiler_core::time::SessionClock;
 
+pub(crate) use entries::{for_each_entry, for_each_sample};
 pub(crate) use own_session::{RunningSession, pool, snapshot};
 
 /// The specification of a new pool for a session with these parameters, as a parent creates it for
 /// a child.
 pub(crate) fn pool_spec(params: &SessionParams) -> PoolSpec {
-    PoolSpec {
-        id: pool::new_id().unwrap(),
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params: params.clone(),
-        name: String::new(),
-    }
+    PoolSpec::starting_now(params.clone()).unwrap()
 }
 
 /// A thread that runs the jobs that are sent to it, and reports the end of each job.

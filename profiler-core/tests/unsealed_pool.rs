@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use crate::support;
 use profiler_core::internal::pool::{self, AttachError};
 use profiler_core::session::{self, SessionParams, StartError};
+use test_support::assert_matches;
 use test_support::own_process;
 
 #[test]
@@ -25,10 +26,7 @@ fn a_pool_that_can_shrink_is_refused_and_recording_stays_off() {
     unsealed.write_all(&header).unwrap();
     unsealed.set_len(sealed.metadata().unwrap().len()).unwrap();
     let refused = session::attach(unsealed);
-    assert!(
-        matches!(refused, Err(StartError::Attach(AttachError::NotSealed))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(StartError::Attach(AttachError::NotSealed)));
     assert!(!session::is_active());
     session::attach(sealed).unwrap();
 }

@@ -185,6 +185,8 @@ fn check_private(directory: &OwnedFd) -> Result<(), Unsuitable> {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use test_support::assert_matches;
+
     use super::*;
 
     fn private() -> tempfile::TempDir {
@@ -199,10 +201,7 @@ mod tests {
         for mode in [0o701, 0o710, 0o750, 0o1777] {
             std::fs::set_permissions(base.path(), PermissionsExt::from_mode(mode)).unwrap();
             let refused = PoolDirectory::create(base.path()).unwrap_err();
-            assert!(
-                matches!(refused.why, Unsuitable::Open(_)),
-                "{mode:o}: {refused}"
-            );
+            assert_matches!(refused.why, Unsuitable::Open(_), "{mode:o}: {refused}");
         }
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 0);
     }

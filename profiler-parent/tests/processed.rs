@@ -14,10 +14,11 @@ use profiler_core::session::Features;
 use profiler_core::time::Timestamp;
 use profiler_json::PROCESSED_VERSION;
 use profiler_parent::internal::processed::names::{CodeNames, InlineFrame, Symbols};
-use profiler_parent::{Session, marker};
+use profiler_parent::{Capture, Session, marker};
 use serde_json::Value;
 use test_support::own_process;
 use test_support::patience::until;
+use test_support::threads::on_thread;
 
 static WORK: Category = Category::new("Work", CategoryColor::Blue, &["Parsing"]);
 
@@ -83,13 +84,30 @@ fn module() -> DefinitionId {
     define_module(&definition).unwrap()
 }
 
+/// Starts a session without a sampler of its own.
+fn start() -> Session {
+    let builder = Session::builder().name("app").features(Features::NONE);
+    builder.start().unwrap()
+}
+
+/// A whole sample of these frames at this moment.
+fn sample(cpu_ns: Option<u64>, frames: &[Frame]) -> Sample<'_> {
+    Sample {
+        at: Timestamp::now(),
+        cpu_ns,
+        frames,
+        cut: false,
+        failed: false,
+    }
+}
+
 fn own_tid() -> ThreadId {
     ThreadId::new(u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap())
 }
 
-fn save(session: &Session, directory: &Path) -> Value {
+fn save(capture: Capture, directory: &Path) -> Value {
     let path = directory.join("profile.json");
-    session.capture().symbols(Known).save(&path).unwrap();
+    capture.save(&path).unwrap();
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
@@ -174,11 +192,7 @@ fn check_lengths(table: &Value) {
 #[test]
 fn stacks_have_names_files_lines_and_a_frame_for_each_inlined_function() {
     own_process!();
-    let session = Session::builder()
-        .name("app")
-        .features(Features::NONE)
-        .start()
-        .unwrap();
+    let session = start();
     let module = module();
     let label = define_label("Job", WORK.sub(1), "src/job.rs", 5).unwrap();
     // A return address is one byte after the call. The innermost address is that of an instruction.
@@ -191,7 +205,7 @@ fn stacks_have_names_files_lines_and_a_frame_for_each_inlined_function() {
     let cut = [Frame::Code(module, 0x3001), stack[2]];
     write_samples(tid, &stack, &cut);
     let directory = tempfile::tempdir().unwrap();
-    let profile = save(&session, directory.path());
+    let profile = save(session.capture().symbols(Known), directory.path());
     drop(session);
     let (_, thread) = thread(&profile, of_tid(tid));
     let samples = &thread["samples"];
@@ -248,21 +262,14 @@ fn stacks_have_names_files_lines_and_a_frame_for_each_inlined_function() {
 
 /// Writes five samples: `stack`, the same stack again, `cut`, unknown code, and no frames.
 fn write_samples(tid: ThreadId, stack: &[Frame], cut: &[Frame]) {
-    fn sample(at: Timestamp, frames: &[Frame], cut: bool) -> Sample<'_> {
-        Sample {
-            at,
-            cpu_ns: Some(500),
-            frames,
-            cut,
-            failed: false,
-        }
-    }
     let mut writer = SampleWriter::new();
     // While the session has no empty chunk, a sample is dropped.
     let write = |writer: &mut SampleWriter, frames, cut| {
-        assert!(until(|| {
-            writer.sample(tid, &sample(Timestamp::now(), frames, cut))
-        }));
+        let sample = || Sample {
+            cut,
+            ..sample(Some(500), frames)
+        };
+        assert!(until(|| writer.sample(tid, &sample())));
     };
     write(&mut writer, stack, false);
     assert!(until(|| writer.same_as_before(tid, Timestamp::now())));
@@ -291,34 +298,21 @@ fn check_native_symbols(profile: &Value) {
 #[test]
 fn a_thread_that_is_known_only_from_samples_is_shown_and_counts_are_exact() {
     own_process!();
-    let session = Session::builder()
-        .name("app")
-        .features(Features::NONE)
-        .start()
-        .unwrap();
+    let session = start();
     let gone = ThreadId::new(4_000_000_001);
-    let recording = std::thread::Builder::new().spawn(move || {
+    on_thread(move || {
         let mut writer = SampleWriter::new();
         for number in 0..20_000_u64 {
             let frames = [Frame::Unknown(0x10), Frame::Unknown(0x20 + number % 3)];
-            let at = Timestamp::now();
-            let cpu_ns = Some(1000);
-            let sample = Sample {
-                at,
-                cpu_ns,
-                frames: &frames,
-                cut: false,
-                failed: false,
-            };
+            let sample = sample(Some(1000), &frames);
             assert!(until(|| writer.sample(gone, &sample)));
         }
     });
-    recording.unwrap().join().unwrap();
     marker!("here");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json.gz");
     let report = session.capture().save(&path).unwrap();
-    let profile = save(&session, directory.path());
+    let profile = save(session.capture().symbols(Known), directory.path());
     drop(session);
     let (place, ended) = thread(&profile, of_tid(gone));
     assert_eq!(ended["name"], "(ended thread 4000000001)");
@@ -368,27 +362,14 @@ fn a_thread_that_is_known_only_from_samples_is_shown_and_counts_are_exact() {
 #[test]
 fn a_profile_without_names_is_marked_as_not_symbolicated() {
     own_process!();
-    let session = Session::builder()
-        .name("app")
-        .features(Features::NONE)
-        .start()
-        .unwrap();
+    let session = start();
     let frames = [Frame::Code(module(), 0x1001)];
-    let at = Timestamp::now();
     let tid = ThreadId::new(4_000_000_002);
-    let sample = Sample {
-        at,
-        cpu_ns: None,
-        frames: &frames,
-        cut: false,
-        failed: false,
-    };
+    let sample = sample(None, &frames);
     assert!(until(|| SampleWriter::new().sample(tid, &sample)));
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("profile.json");
-    session.capture().save(&path).unwrap();
+    let profile = save(session.capture(), directory.path());
     drop(session);
-    let profile: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let (_, thread) = thread(&profile, of_tid(tid));
     assert!(frames_of(&profile, thread)[0].starts_with("app+0x1001"));
     assert!(
@@ -443,26 +424,12 @@ impl Symbols for Published {
 #[test]
 fn sources_that_the_viewer_can_find_have_its_form_and_stacks_of_one_type_are_marked() {
     own_process!();
-    let session = Session::builder()
-        .name("app")
-        .features(Features::NONE)
-        .start()
-        .unwrap();
+    let session = start();
     let directory = tempfile::tempdir().unwrap();
     let tid = own_tid();
     let record = |frames: &[Frame]| {
-        let (at, cpu_ns, cut, failed) = (Timestamp::now(), None, false, false);
-        let sample = Sample {
-            at,
-            cpu_ns,
-            frames,
-            cut,
-            failed,
-        };
-        assert!(SampleWriter::new().sample(tid, &sample));
-        let path = directory.path().join("profile.json");
-        session.capture().symbols(Published).save(&path).unwrap();
-        serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()
+        assert!(SampleWriter::new().sample(tid, &sample(None, frames)));
+        save(session.capture().symbols(Published), directory.path())
     };
     let code = Frame::Code(module(), 0x1000);
     let profile = record(&[code]);

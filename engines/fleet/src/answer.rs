@@ -131,6 +131,8 @@ impl<R: BufRead> RowReader<R> {
 mod tests {
     use std::io::{BufReader, repeat};
 
+    use test_support::assert_matches;
+
     use super::*;
 
     #[test]
@@ -138,10 +140,7 @@ mod tests {
         let mut rows = RowReader::new(BufReader::new(repeat(b'\n')), String::new(), 1);
         rows.left_bytes = 1_000;
         let error = rows.next_row::<u64>().unwrap_err();
-        assert!(
-            matches!(error, FleetError::TooLong { rows: 0, .. }),
-            "{error:?}"
-        );
+        assert_matches!(error, FleetError::TooLong { rows: 0, .. });
     }
 
     #[test]

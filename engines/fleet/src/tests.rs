@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::thread::JoinHandle;
 
 use profiler_sys::spawn_quiet;
+use test_support::assert_matches;
 
 use super::*;
 
@@ -126,20 +127,14 @@ fn an_answer_without_an_end_is_an_error() {
         format!("{ROW}{{\"path\":"),
     ] {
         let error = flame(vec![version("18.16.1"), cut("200 OK", &body)]).unwrap_err();
-        assert!(
-            matches!(error, FleetError::CutOff { .. }),
-            "{body:?}: {error:?}"
-        );
+        assert_matches!(error, FleetError::CutOff { .. }, "{body:?}");
     }
 }
 
 #[test]
 fn an_answer_with_more_rows_than_asked_for_is_an_error() {
     let error = flame(vec![version("18.16.1"), answer("200 OK", &ROW.repeat(4))]).unwrap_err();
-    assert!(
-        matches!(error, FleetError::TooLong { rows: 3, .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, FleetError::TooLong { rows: 3, .. });
 }
 
 #[test]
@@ -157,10 +152,7 @@ fn a_server_that_stops_in_its_answer_holds_no_question_for_ever() {
     .unwrap();
     let time = std::time::Duration::from_millis(10);
     let store = FleetStore::connect_for(address.parse().unwrap(), &PasswordSource::None, time);
-    assert!(
-        matches!(store, Err(FleetError::CutOff { rows: 0, .. })),
-        "{store:?}"
-    );
+    assert_matches!(store, Err(FleetError::CutOff { rows: 0, .. }));
     drop(end);
     stuck.join().unwrap();
 }
@@ -171,20 +163,11 @@ fn each_reason_for_no_answer_has_an_error() {
     let failed = |status: &str, code_: u32| answer(status, &code(code_));
     let after_version = |answer: String| flame(vec![version("18.16.1"), answer]).unwrap_err();
     let missing = after_version(failed("404 Not Found", 60));
-    assert!(
-        matches!(missing, FleetError::NoTables { .. }),
-        "{missing:?}"
-    );
+    assert_matches!(missing, FleetError::NoTables { .. });
     let other = after_version(failed("500 Internal Server Error", 241));
-    assert!(
-        matches!(other, FleetError::Failed { code: 241, .. }),
-        "{other:?}"
-    );
+    assert_matches!(other, FleetError::Failed { code: 241, .. });
     let unexpected = after_version(answer("200 OK", "{\"other\":1}\n"));
-    assert!(
-        matches!(unexpected, FleetError::UnexpectedRow { .. }),
-        "{unexpected:?}"
-    );
+    assert_matches!(unexpected, FleetError::UnexpectedRow { .. });
     let at_once = |answer: String| flame(vec![answer]).unwrap_err();
     let denied = at_once(failed("401 Unauthorized", 516));
     assert!(matches!(denied, FleetError::Denied { .. }), "{denied:?}");
@@ -194,10 +177,7 @@ fn each_reason_for_no_answer_has_an_error() {
     assert!(matches!(page, FleetError::NotClickHouse { .. }), "{page:?}");
     let closed = "clickhouse://127.0.0.1:1".parse().unwrap();
     let error = FleetStore::connect(closed, &PasswordSource::None);
-    assert!(
-        matches!(error, Err(FleetError::Unreachable { .. })),
-        "{error:?}"
-    );
+    assert_matches!(error, Err(FleetError::Unreachable { .. }));
 }
 
 #[test]

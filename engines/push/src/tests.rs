@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use profiler_core::ids::ByteLimit;
 use rustix::io::Errno;
+use tempfile::TempDir;
 use test_support::patience::{HeldUp, LONG, patiently, until};
 
 mod endpoint;
@@ -34,8 +35,11 @@ use profiler_export::bodies::{BodyKind, BodySink, EncodedBody};
 const FIRST: DestinationIndex = DestinationIndex(0);
 const NO_LIMIT: u64 = u64::MAX;
 
-/// Each line of a batch is a body.
-struct Lines;
+/// Each line of a batch is a body. Its number decides the kind.
+struct Lines(fn(usize) -> BodyKind);
+
+/// Each line is a body of spans.
+const SPANS: Lines = Lines(|_| BodyKind::OtlpTraces);
 
 impl BatchEncoder for Lines {
     fn encode(
@@ -44,26 +48,31 @@ impl BatchEncoder for Lines {
         batch: &BatchToSend,
         bodies: &mut dyn BodySink,
     ) -> Result<(), ExportError> {
-        pass_lines(batch, bodies, |_| BodyKind::OtlpTraces)
+        let text = fs::read_to_string(&batch.path)?;
+        for (number, line) in text.lines().enumerate() {
+            let (kind, bytes) = ((self.0)(number), line.as_bytes());
+            bodies.body(EncodedBody { kind, bytes })?;
+        }
+        Ok(())
     }
-}
-
-/// Passes each line of a batch as a body. Its number decides the kind.
-fn pass_lines(
-    batch: &BatchToSend,
-    bodies: &mut dyn BodySink,
-    kind_of: impl Fn(usize) -> BodyKind,
-) -> Result<(), ExportError> {
-    let text = fs::read_to_string(&batch.path)?;
-    for (number, line) in text.lines().enumerate() {
-        let (kind, bytes) = (kind_of(number), line.as_bytes());
-        bodies.body(EncodedBody { kind, bytes })?;
-    }
-    Ok(())
 }
 
 fn open(directory: &Path, limit: u64, to: &[PushDestination]) -> Arc<Spool> {
     Arc::new(Spool::open(directory, limit, to, &PushIdentity::default()).unwrap())
+}
+
+fn open_to(directory: &TempDir, destination: &PushDestination) -> Arc<Spool> {
+    let to = std::slice::from_ref(destination);
+    open(directory.path(), NO_LIMIT, to)
+}
+
+/// An endpoint that first does this, and a spool for it in a new directory.
+fn scene(acts: &[Act]) -> (TempDir, Endpoint, PushDestination, Arc<Spool>) {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(acts);
+    let destination = endpoint.destination();
+    let spool = open_to(&directory, &destination);
+    (directory, endpoint, destination, spool)
 }
 
 /// Adds a batch with these bodies, one entry each.
@@ -84,7 +93,7 @@ impl BatchEncoder for Failing {
     ) -> Result<(), ExportError> {
         let failure = self.0.lock().unwrap().pop_front();
         let Some(failure) = failure else {
-            return Lines.encode(engine, batch, bodies);
+            return SPANS.encode(engine, batch, bodies);
         };
         let text = fs::read_to_string(&batch.path)?;
         let kind = BodyKind::OtlpTraces;
@@ -96,14 +105,7 @@ impl BatchEncoder for Failing {
 
 /// Sends the bodies `a` and `b` with an encoder that first fails in these ways.
 fn send_after(failures: &[fn() -> std::io::Error]) -> (Vec<String>, DestinationCounts) {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[]);
-    let destination = endpoint.destination();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let (_directory, endpoint, destination, spool) = scene(&[]);
     add(&spool, &["a", "b"]);
     let encoder = Failing(Mutex::new(failures.iter().copied().collect()));
     let client = HttpClient::new(LONG);
@@ -121,7 +123,7 @@ struct RunningSender {
 
 impl RunningSender {
     fn start(spool: &Arc<Spool>, destination: PushDestination) -> Self {
-        Self::start_with(spool, destination, HttpClient::new(LONG), Arc::new(Lines))
+        Self::start_with(spool, destination, HttpClient::new(LONG), Arc::new(SPANS))
     }
 
     fn start_with(
@@ -136,7 +138,7 @@ impl RunningSender {
     /// As `push_spool` starts it.
     fn for_leftovers(spool: &Arc<Spool>, destination: PushDestination) -> Self {
         let client = HttpClient::new(LONG);
-        Self::start_for(spool, destination, client, (Arc::new(Lines), true))
+        Self::start_for(spool, destination, client, (Arc::new(SPANS), true))
     }
 
     fn start_for(
@@ -194,18 +196,11 @@ fn send_to(acts: &[Act]) -> (Endpoint, DestinationCounts, u64) {
 
 /// As [`send_to`], with a time-out for each request.
 fn send_within(timeout: Duration, acts: &[Act]) -> (Endpoint, DestinationCounts, u64) {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(acts);
-    let destination = endpoint.destination();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let (_directory, endpoint, destination, spool) = scene(acts);
     add(&spool, &["a", "b"]);
     add(&spool, &["c"]);
     let client = HttpClient::new(timeout);
-    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(Lines));
+    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(SPANS));
     let counts = sender.finish();
     assert!(
         endpoint.acts.lock().unwrap().is_empty(),
@@ -289,8 +284,7 @@ fn a_batch_of_which_an_endpoint_refuses_a_part_counts_as_rejected_and_is_not_sen
     let directory = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(&[Act::RefuseSpans]);
     let destination = endpoint.destination().token(Secret::new("s3cret"));
-    let to = std::slice::from_ref(&destination);
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let spool = open_to(&directory, &destination);
     add(&spool, &["a", "b"]);
     add(&spool, &["c"]);
     let mut sender = RunningSender::start(&spool, destination);
@@ -311,32 +305,17 @@ fn a_batch_waits_for_an_endpoint_that_does_not_take_the_credentials() {
 }
 
 /// The first line of a batch is a body of spans, and the others are profiles.
-struct SpansAndProfiles;
-
-impl BatchEncoder for SpansAndProfiles {
-    fn encode(
-        &self,
-        _: PushEngine,
-        batch: &BatchToSend,
-        bodies: &mut dyn BodySink,
-    ) -> Result<(), ExportError> {
-        pass_lines(batch, bodies, |number| match number {
-            0 => BodyKind::OtlpTraces,
-            _ => BodyKind::OtlpProfiles,
-        })
-    }
-}
+const SPANS_AND_PROFILES: Lines = Lines(|number| match number {
+    0 => BodyKind::OtlpTraces,
+    _ => BodyKind::OtlpProfiles,
+});
 
 #[test]
 fn profiles_that_are_forbidden_stop_neither_spans_nor_later_batches() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[Act::Answer(200), Act::Answer(403)]);
-    let destination = endpoint.destination();
-    let to = std::slice::from_ref(&destination);
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let (_directory, endpoint, destination, spool) = scene(&[Act::Answer(200), Act::Answer(403)]);
     add(&spool, &["spans 1", "profile 1"]);
     add(&spool, &["spans 2", "profile 2"]);
-    let (client, encoder) = (HttpClient::new(LONG), Arc::new(SpansAndProfiles));
+    let (client, encoder) = (HttpClient::new(LONG), Arc::new(SPANS_AND_PROFILES));
     let counts = RunningSender::start_with(&spool, destination, client, encoder).finish();
     assert_eq!(endpoint.accepted(), ["spans 1", "spans 2", "profile 2"]);
     assert_eq!((counts.rejected.batches, counts.sent.batches), (1, 1));
@@ -345,11 +324,8 @@ fn profiles_that_are_forbidden_stop_neither_spans_nor_later_batches() {
 
 #[test]
 fn a_pusher_that_ends_does_not_wait_for_the_right_to_send() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&then_without_end(Act::Answer(401), Act::Answer(401)));
-    let destination = endpoint.destination();
-    let to = std::slice::from_ref(&destination);
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let (_directory, endpoint, destination, spool) =
+        scene(&then_without_end(Act::Answer(401), Act::Answer(401)));
     add(&spool, &["a"]);
     let mut sender = RunningSender::start(&spool, destination);
     assert!(until(|| !endpoint.received().is_empty()));
@@ -391,11 +367,7 @@ fn a_full_spool_loses_the_oldest_batch_even_while_it_is_sent() {
 fn a_pusher_that_ends_does_not_wait_for_a_dead_endpoint() {
     let directory = tempfile::tempdir().unwrap();
     let destination = PushDestination::parse("otlp+http://127.0.0.1:1").unwrap();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let spool = open_to(&directory, &destination);
     add(&spool, &["a"]);
     let mut sender = RunningSender::start(&spool, destination);
     assert!(until(|| sender.failed() > 0));
@@ -406,14 +378,7 @@ fn a_pusher_that_ends_does_not_wait_for_a_dead_endpoint() {
 
 #[test]
 fn a_batch_that_cannot_be_read_is_counted_and_the_next_one_is_sent() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[]);
-    let destination = endpoint.destination();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let (_directory, endpoint, destination, spool) = scene(&[]);
     fs::write(spool.unfinished_path().unwrap(), [0xff, 0xfe]).unwrap();
     spool.add(7).unwrap();
     add(&spool, &["a"]);
@@ -446,19 +411,12 @@ fn a_batch_that_fails_twice_without_a_clear_cause_is_given_up() {
 
 #[test]
 fn a_request_ends_with_the_time_for_draining() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[Act::BeSilent]);
-    let destination = endpoint.destination();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let (_directory, _endpoint, destination, spool) = scene(&[Act::BeSilent]);
     add(&spool, &["a"]);
     let end = now() + Duration::from_millis(300);
     spool.set_phase(SpoolPhase::Draining(end));
     let client = HttpClient::new(Duration::MAX);
-    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(Lines));
+    let mut sender = RunningSender::start_with(&spool, destination, client, Arc::new(SPANS));
     sender.thread.take().unwrap().join().unwrap(); // without the limit it has no end
     assert_eq!(spool.counts(FIRST).0.batches, 1, "it still waits");
 }
@@ -471,7 +429,7 @@ fn a_pusher_that_ends_does_not_wait_for_the_answer_to_a_request_that_is_under_wa
     let options = options.spool(directory.path());
     let (spool, _) = open_spool(&options).unwrap();
     let mut pusher = Pusher::new(spool, &options, None);
-    let encoder: Arc<dyn BatchEncoder> = Arc::new(Lines);
+    let encoder: Arc<dyn BatchEncoder> = Arc::new(SPANS);
     pusher.start_senders(&options, &encoder).unwrap();
     add(&pusher.progress.spool, &["a"]);
     assert!(until(|| endpoint.received().len() == 1));

@@ -14,7 +14,7 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session, Verdict};
 
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::measure::{PeakMemory, median};
 
@@ -26,12 +26,8 @@ const STARTS: usize = 25;
 /// All figures of gathering.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     child_init(report)?;
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(512 << 20))
-        .start()?;
-    let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
-    let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
+    let session = workers::quiet_session(512 << 20)?;
+    let mut workers = workers::start_all(&session, CHILDREN, "fill", "fill", |_| BYTES_EACH)?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("profile.json");
     let runs = |format| {
@@ -50,12 +46,8 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// Measures the parent's memory when no name and no stack occurs twice.
 fn varied(report: &mut Report) -> Result<()> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(512 << 20))
-        .start()?;
-    let start = |number| workers::start(&session, &format!("vary {number}"), "vary", BYTES_EACH);
-    let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
+    let session = workers::quiet_session(512 << 20)?;
+    let mut workers = workers::start_all(&session, CHILDREN, "vary", "vary", |_| BYTES_EACH)?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("profile.json");
     // The processed format comes first: memory that a capture returns to the allocator stays

@@ -9,13 +9,10 @@
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::groups::{self, Group, GroupKind, Probes, custom_loop};
-use profiler_core::ids::ByteLimit;
-use profiler_parent::Session;
-use profiler_parent::core::session::Features;
 use profiler_parent::groups::ProcessStanding;
 
 use crate::recording::Recording;
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::counting::allocations_of;
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::measure::{clock_read_ns, median, median_ratio, ns_each, ns_of};
@@ -95,14 +92,9 @@ pub(crate) fn enter_some(groups: u64) {
 }
 
 fn snapshots(report: &mut Report) -> Result<()> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(256 << 20))
-        .start()?;
+    let session = workers::quiet_session(256 << 20)?;
     let _monitor = session.monitor(Probes::JANK);
-    let start =
-        |number| workers::start(&session, &format!("child {number}"), "groups", GROUPS_EACH);
-    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let mut workers = workers::start_all(&session, PROCESSES, "child", "groups", |_| GROUPS_EACH)?;
     let snapshot = session.groups();
     let rows = snapshot.rows().count();
     ensure!(

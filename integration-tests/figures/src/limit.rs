@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use integration_tests::watch::Seen;
-use profiler_core::ids::ByteLimit;
-use profiler_parent::Session;
-use profiler_parent::core::session::Features;
 
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
 
 const LIMIT: u64 = 8 << 20;
@@ -47,12 +44,8 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// Reads the pools while `children` children record at full speed.
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(LIMIT))
-        .start()?;
-    let start = |number| workers::start(&session, &format!("flood {number}"), "flood", 0);
-    let mut workers: Vec<Worker> = (0..children).map(start).collect::<Result<_>>()?;
+    let session = workers::quiet_session(LIMIT)?;
+    let mut workers = workers::start_all(&session, children, "flood", "flood", |_| 0)?;
     let mut seen = Seen::default();
     seen.look_for(FLOOD, &session, LIMIT);
     for worker in &mut workers {

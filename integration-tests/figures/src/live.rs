@@ -6,18 +6,16 @@
 //! the thread of its alerts. Markers and the flame graph are not included, because they are read
 //! only while that part of the page is open; `live_flame` measures the flame graph.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use profiler_core::groups::{Group, GroupKind};
-use profiler_core::ids::ByteLimit;
-use profiler_parent::core::session::Features;
-use profiler_parent::{LiveServer, Session};
+use profiler_parent::LiveServer;
 
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::http::get;
 use integration_tests::patience::until;
 
 const PROCESSES: u64 = 200;
@@ -44,14 +42,10 @@ const OF_PLUGINS: &str = "live.json?window=10s&kind=plugin&top=1&ptop=1";
 
 /// All figures of the live page.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(256 << 20))
-        .start()?;
+    let session = workers::quiet_session(256 << 20)?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
-    let start =
-        |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
-    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let mut workers =
+        workers::start_all(&session, PROCESSES, "child", "live-groups", |number| number)?;
     until_all_are_shown(&live)?;
     let body = ask(&live, ALL)?;
     let total = total_groups(&body)?;
@@ -204,16 +198,7 @@ impl PageAddress {
     /// Requests a path below the token.
     pub(crate) fn ask(&self, request: &str) -> Result<String> {
         let Self { address, path } = self;
-        let mut stream = TcpStream::connect(address)?;
-        let request = format!(
-            "GET /{path}{request} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
-        ensure!(head.contains(" 200 "), "{head}");
-        Ok(body.to_owned())
+        get(address, &format!("/{path}{request}"), "")?.text()
     }
 
     /// Requests several paths at the same time.

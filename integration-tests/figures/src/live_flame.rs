@@ -13,10 +13,8 @@ use anyhow::{Context, Result, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::own::state_of;
 use integration_tests::patience::until;
-use profiler_core::ids::ByteLimit;
 use profiler_core::sampler::{Frame, ModuleDefinition, Sample, SampleWriter, define_module};
 use profiler_core::time::Timestamp;
-use profiler_parent::core::session::Features;
 use profiler_parent::{LiveServer, Session};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -116,12 +114,8 @@ struct Scene {
 
 impl Scene {
     fn start(mode: &str) -> Result<Self> {
-        let session = Session::builder()
-            .features(Features::NONE)
-            .memory_limit(ByteLimit::new(256 << 20))
-            .start()?;
-        let start = |number| workers::start(&session, &format!("child {number}"), mode, number);
-        let workers = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+        let session = workers::quiet_session(256 << 20)?;
+        let workers = workers::start_all(&session, PROCESSES, "child", mode, |number| number)?;
         Ok(Self { session, workers })
     }
 

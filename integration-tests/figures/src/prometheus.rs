@@ -4,19 +4,15 @@
 //! The figure is the processor time of the server's thread and its worker for each scrape. The
 //! scrapes are more than a second apart, so each of them reads all pools.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
-use profiler_core::ids::ByteLimit;
-use profiler_parent::Session;
-use profiler_parent::core::session::Features;
+use integration_tests::http::get;
 use profiler_prometheus::MetricsServer;
 
 use crate::live::thread_cpu_ns;
-use crate::workers::{self, Worker};
+use crate::workers;
 
 const PROCESSES: u64 = 200;
 /// Scrapes before the measurement, until all pools have readers.
@@ -30,14 +26,10 @@ const ACCEPT: &str = "application/openmetrics-text;version=1.0.0,text/plain;vers
 
 /// All figures of scrapes.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(256 << 20))
-        .start()?;
+    let session = workers::quiet_session(256 << 20)?;
     let server = MetricsServer::start(&session, ([127, 0, 0, 1], 0).into())?;
-    let start =
-        |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
-    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let mut workers =
+        workers::start_all(&session, PROCESSES, "child", "live-groups", |number| number)?;
     scrape_often(&server, WARM_UP)?;
     let [before] = thread_cpu_ns(["profiler-scrape"])?;
     let text = scrape_often(&server, SCRAPES)?;
@@ -70,15 +62,6 @@ fn scrape_often(server: &MetricsServer, times: usize) -> Result<String> {
 fn scrape(server: &MetricsServer) -> Result<String> {
     let address = server.address();
     let token = server.token().reveal();
-    let mut stream = TcpStream::connect(address)?;
-    let request = format!(
-        "GET /metrics HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
-         Accept: {ACCEPT}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
-    ensure!(head.contains(" 200 "), "{head}");
-    Ok(body.to_owned())
+    let headers = format!("Authorization: Bearer {token}\r\nAccept: {ACCEPT}\r\n");
+    get(address, "/metrics", &headers)?.text()
 }

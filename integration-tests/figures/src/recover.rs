@@ -13,7 +13,7 @@ use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use profiler_parent::recover::recover;
 
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::figure::{Figure, Report};
 use integration_tests::measure::median;
 
@@ -32,8 +32,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         .memory_limit(ByteLimit::new(512 << 20))
         .pool_directory(place.path().join("pools"))
         .start()?;
-    let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
-    let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
+    let mut workers = workers::start_all(&session, CHILDREN, "fill", "fill", |_| BYTES_EACH)?;
     let pools = session.pool_directory().context("no pool directory")?;
     let committed = committed_bytes(pools)?;
     let too_few = (committed < AT_LEAST).then(|| format!("only {committed} bytes were recorded"));

@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use integration_tests::patience::LONG;
-use profiler_core::ids::ThreadId;
+use profiler_core::ids::{ByteLimit, ThreadId};
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
 use profiler_core::sampler::{Frame, Sample, SampleWriter};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, text_marker};
+use profiler_parent::core::session::Features;
 use profiler_parent::{ProfiledChild, Session};
 
 use crate::live_flame;
@@ -169,6 +170,25 @@ fn pace(bytes_per_second: u64) -> ! {
 pub(crate) struct Worker {
     pub(crate) child: ProfiledChild,
     pub(crate) line: String,
+}
+
+/// Starts a session without a sampler, whose pools hold at most this number of bytes.
+pub(crate) fn quiet_session(limit: u64) -> Result<Session> {
+    let builder = Session::builder().features(Features::NONE);
+    Ok(builder.memory_limit(ByteLimit::new(limit)).start()?)
+}
+
+/// Starts `count` children in a mode, as [`start`]. `argument` returns the argument of each.
+pub(crate) fn start_all(
+    session: &Session,
+    count: impl TryInto<u64>,
+    name: &str,
+    mode: &str,
+    argument: impl Fn(u64) -> u64,
+) -> Result<Vec<Worker>> {
+    let start = |number| start(session, &format!("{name} {number}"), mode, argument(number));
+    let count = count.try_into().ok().context("too many children")?;
+    (0..count).map(start).collect()
 }
 
 /// Starts a child in a mode and waits for its first line.

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use integration_tests::own;
 use integration_tests::patience::until;
 use profiler_core::ids::{DefinitionId, ThreadId};
 use profiler_core::internal::manager::is_maintenance_idle;
@@ -75,11 +76,7 @@ fn start(session: &Session, name: &str) -> Result<ProfiledChild> {
 }
 
 fn child() -> Result<()> {
-    let status = profiler_child::init();
-    ensure!(
-        matches!(status, profiler_child::Status::Recording),
-        "not recording: {status:?}"
-    );
+    own::join_session()?;
     record()?;
     writeln!(std::io::stdout(), "recorded")?;
     std::io::stdin().lock().read_line(&mut String::new())?;

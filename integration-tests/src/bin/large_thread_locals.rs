@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::own::join_session;
 use integration_tests::patience::{LONG, until};
 use profiler_core::marker;
 use profiler_core::marker::category;
@@ -41,10 +42,7 @@ fn main() -> Result<()> {
 
 /// Records until its parent closes the pipe.
 fn child() -> Result<()> {
-    ensure!(
-        matches!(profiler_child::init(), profiler_child::Status::Recording),
-        "the child does not record"
-    );
+    join_session()?;
     let recording = std::thread::spawn(|| {
         loop {
             marker!("child", &category::TEST);

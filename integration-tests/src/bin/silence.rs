@@ -33,7 +33,7 @@ use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_core::time::{SessionClock, Timestamp};
+use profiler_core::time::Timestamp;
 use profiler_core::{marker, scope, text_marker};
 
 #[global_allocator]
@@ -273,14 +273,7 @@ fn exit_silently() -> Result<()> {
         limit: ByteLimit::new(LIMIT),
         ..SessionParams::default()
     };
-    let spec = PoolSpec {
-        id: pool::new_id()?,
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params: params.clone(),
-        name: String::new(),
-    };
+    let spec = PoolSpec::starting_now(params.clone())?;
     session::attach(pool::create(&spec)?)?;
     session::start(params, StartOptions::default())?;
     std::thread::Builder::new().spawn(|| (0..u64::MAX).for_each(all_kinds))?;

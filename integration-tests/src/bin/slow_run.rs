@@ -15,6 +15,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use integration_tests::own;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use profiler_core::groups::{Group, GroupKind, Probes};
 use profiler_core::session::Features;
@@ -98,11 +99,7 @@ fn run(directory: &Path) -> Result<()> {
 }
 
 fn child() -> Result<()> {
-    let status = profiler_child::init();
-    ensure!(
-        matches!(status, profiler_child::Status::Recording),
-        "not recording: {status:?}"
-    );
+    own::join_session()?;
     let (order, orders) = channel::<()>();
     let (done, is_done) = channel::<()>();
     let worker = Builder::new().name(THREAD.to_owned()).spawn(move || {

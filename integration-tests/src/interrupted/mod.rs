@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::sampler::SamplingStats;
-use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::session;
 
 pub use self::scenes::HostSetup;
 
 use self::calls::{LockFile, Partner, Wait, all};
+use crate::own::start_sampling;
 use crate::patience::Stopwatch;
 
 /// The result of a run.
@@ -49,14 +50,7 @@ impl Outcome {
 pub fn play(scene: HostSetup, least: u64, patience: Duration) -> Result<Outcome> {
     let lock_file = LockFile::create()?;
     scene.prepare()?;
-    let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(
-        SessionParams {
-            features,
-            ..SessionParams::default()
-        },
-        StartOptions::default(),
-    )?;
+    start_sampling()?;
     let (waits, partner) = all(lock_file)?;
     scene.enter()?;
     let stop = AtomicBool::new(false);

@@ -11,6 +11,7 @@ use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use profiler_core::{marker, session};
 use recorded_session::{RunningSession, dropped, named, pool};
 use serde::{Serialize, Serializer};
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 
 /// The messages of the recorded markers of panics.
@@ -182,17 +183,9 @@ fn a_forked_child_records_nothing() {
     own_process!();
     install_around_counting();
     let _session = RunningSession::start();
-    // SAFETY: the child uses the allocator, which works there with this C library, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let code = i32::from(catch_unwind(|| panic!("in the child")).is_ok());
-        // SAFETY: ends the process and returns nothing.
-        unsafe { libc::_exit(code) };
-    }
-    let mut status = -1;
-    // SAFETY: waits for the child that was made above, and writes to a variable of this type.
-    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!((waited, status), (child, 0));
+    let in_child = || i32::from(catch_unwind(|| panic!("in the child")).is_ok());
+    // SAFETY: the child uses the allocator, which works there with this C library.
+    assert_eq!(unsafe { in_forked_child(in_child) }, 0);
     assert_eq!((panics().len(), noted().len()), (0, 0));
 }
 

@@ -181,6 +181,8 @@ pub(crate) fn innermost_recorded() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use test_support::threads::on_thread;
+
     use super::*;
 
     fn enter(id: u64) {
@@ -196,21 +198,13 @@ mod tests {
         left
     }
 
-    fn own_thread(body: impl FnOnce() + Send + 'static) {
-        std::thread::Builder::new()
-            .spawn(body)
-            .unwrap()
-            .join()
-            .unwrap();
-    }
-
     fn innermost_id() -> Option<u64> {
         innermost().map(|entered| entered.id)
     }
 
     #[test]
     fn spans_may_be_left_in_any_order() {
-        own_thread(|| {
+        on_thread(|| {
             (1..=4).for_each(enter);
             assert_eq!(leave(2).map(|entered| entered.id), Some(2));
             assert_eq!(innermost_id(), Some(4));
@@ -221,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_span_that_was_not_entered_changes_nothing() {
-        own_thread(|| {
+        on_thread(|| {
             assert!(leave(9).is_none());
             enter(1);
             assert!(leave(9).is_none());
@@ -231,7 +225,7 @@ mod tests {
 
     #[test]
     fn spans_beyond_the_bound_are_counted_and_not_kept() {
-        own_thread(|| {
+        on_thread(|| {
             (1..=40).for_each(enter);
             assert_eq!(innermost_id(), None);
             for id in (33..=40).rev() {
@@ -244,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_kept_span_that_is_left_below_the_bound_leaves_no_entry() {
-        own_thread(|| {
+        on_thread(|| {
             (1..=40).for_each(enter);
             assert_eq!(leave(20).map(|entered| entered.id), Some(20));
             assert!((33..=40).rev().all(|id| leave(id).is_none()));
@@ -256,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_parent_is_the_innermost_recorded_span() {
-        own_thread(|| {
+        on_thread(|| {
             push(Entered {
                 id: 1,
                 span: 7,

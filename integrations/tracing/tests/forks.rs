@@ -5,6 +5,7 @@
 use profiler_child::Status;
 use profiler_parent::Session;
 use profiler_tracing::subscriber;
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 use test_support::patience::LONG;
 use tracing::info_span;
@@ -16,20 +17,14 @@ fn fork() {
     profiler_child::init();
     tracing::subscriber::set_global_default(subscriber()).unwrap();
     info_span!("before the fork").in_scope(|| ());
-    // SAFETY: the forked process calls only what `after_fork` and `_exit` allow.
-    let forked = unsafe { libc::fork() };
-    if forked == 0 {
+    let in_child = || {
         // SAFETY: the thread that forked is the only one that uses locks: the harness waits.
         let status = unsafe { profiler_child::after_fork_within(LONG) };
-        let is_recorded = matches!(status, Status::Recording);
         info_span!("after the fork").in_scope(|| ());
-        // SAFETY: ends the process, and runs no code of the harness.
-        unsafe { libc::_exit(if is_recorded { 0 } else { 1 }) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` is a place for the result.
-    assert_eq!(unsafe { libc::waitpid(forked, &mut status, 0) }, forked);
-    assert_eq!(status, 0);
+        i32::from(!matches!(status, Status::Recording))
+    };
+    // SAFETY: the forked process calls only what `after_fork` allows.
+    assert_eq!(unsafe { in_forked_child(in_child) }, 0);
 }
 
 #[test]

@@ -6,6 +6,18 @@ use crate::limits;
 use crate::message::{Hello, PROTOCOL_VERSION, RequestId};
 use profiler_core::ids::{ProcessId, ProcessStart};
 
+/// Asserts that a value matches a pattern. The message contains the value.
+macro_rules! assert_matches {
+    ($value:expr, $pattern:pat $(if $guard:expr)?) => {
+        match $value {
+            $pattern $(if $guard)? => {}
+            ref other => panic!("{other:?} is not {}", stringify!($pattern)),
+        }
+    };
+}
+
+pub(super) use assert_matches;
+
 /// A `Hello` of this process.
 pub(super) fn hello(token: &Token) -> Hello {
     Hello {
@@ -82,10 +94,7 @@ fn queued_messages_arrive_after_the_sender_is_gone(mut parent: ParentEnds, mut c
         assert_eq!(parent.receiver.recv().unwrap(), done(number));
     }
     for _ in 0..2 {
-        assert!(matches!(
-            parent.receiver.recv(),
-            Err(TransportError::Disconnected)
-        ));
+        assert_matches!(parent.receiver.recv(), Err(TransportError::Disconnected));
     }
 }
 
@@ -104,12 +113,9 @@ fn an_oversize_frame_is_refused_by_the_sender(mut parent: ParentEnds, mut child:
         .frames
         .send(&vec![0; limits::MAX_FRAME_BYTES + 1])
         .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            TransportError::Protocol(ProtocolError::TooLarge { .. })
-        ),
-        "{error}"
+    assert_matches!(
+        error,
+        TransportError::Protocol(ProtocolError::TooLarge { .. })
     );
     child.sender.send(&done(1)).unwrap();
     assert_eq!(parent.receiver.recv().unwrap(), done(1));
@@ -130,10 +136,7 @@ fn a_wrong_version_does_not_end_the_channel(mut parent: ParentEnds, mut child: C
         theirs: 0xffff,
         ours: PROTOCOL_VERSION,
     };
-    assert!(
-        matches!(&error, TransportError::Protocol(e) if *e == wrong),
-        "{error}"
-    );
+    assert_matches!(&error, TransportError::Protocol(e) if *e == wrong);
     assert!(error.is_recoverable());
     child.sender.send(&done(2)).unwrap();
     assert_eq!(parent.receiver.recv().unwrap(), done(2));
@@ -143,10 +146,7 @@ fn an_undecodable_frame_does_not_end_the_channel(mut parent: ParentEnds, mut chi
     let version = u16::try_from(PROTOCOL_VERSION).unwrap().to_le_bytes();
     for frame in [&[][..], &[1], &[version[0], version[1], 0xee, 0xee]] {
         child.sender.frames.send(frame).unwrap();
-        assert!(matches!(
-            parent.receiver.recv(),
-            Err(TransportError::Protocol(_))
-        ));
+        assert_matches!(parent.receiver.recv(), Err(TransportError::Protocol(_)));
     }
     child.sender.send(&done(3)).unwrap();
     assert_eq!(parent.receiver.recv().unwrap(), done(3));

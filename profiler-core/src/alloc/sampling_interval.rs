@@ -125,6 +125,8 @@ const fn whole(number: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use test_support::threads::on_thread;
+
     use super::*;
 
     /// Runs `body` on a new thread whose random numbers begin with this seed.
@@ -133,11 +135,7 @@ mod tests {
             RANDOM.set(seed);
             body()
         };
-        std::thread::Builder::new()
-            .spawn(body)
-            .unwrap()
-            .join()
-            .unwrap()
+        on_thread(body)
     }
 
     #[test]

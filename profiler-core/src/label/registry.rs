@@ -205,23 +205,17 @@ impl LabelFinder {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use test_support::threads::on_thread;
+
     use super::*;
     use crate::entry::stack::Frame;
 
-    fn on_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-        std::thread::Builder::new()
-            .spawn(body)
-            .unwrap()
-            .join()
-            .unwrap()
-    }
-
     #[test]
     fn the_labels_of_a_thread_are_found_while_it_lives() {
-        let (tid, taken) = on_a_thread(|| {
+        let (tid, taken) = on_thread(|| {
             let outside = push(1, DefinitionId::new(5), 50);
             let tid = sys::current_thread_id();
-            let found = on_a_thread(move || {
+            let found = on_thread(move || {
                 let mut finder = LabelFinder::default();
                 let mut out = [(Frame::Unknown(0), 0); 4];
                 let count = finder.of(tid).unwrap().copy(1, &mut out).unwrap();
@@ -241,7 +235,7 @@ mod tests {
     #[test]
     fn consecutive_threads_reuse_places() {
         for _ in 0..100 {
-            on_a_thread(|| {
+            on_thread(|| {
                 push(1, DefinitionId::new(1), 1);
             });
         }
@@ -251,7 +245,7 @@ mod tests {
     #[test]
     fn a_new_owner_begins_without_labels() {
         for _ in 0..20 {
-            on_a_thread(|| {
+            on_thread(|| {
                 assert_eq!(
                     push(1, DefinitionId::new(1), 1),
                     0,

@@ -164,12 +164,9 @@ pub fn options_of_span(number: u64, timing: MarkerTiming) -> MarkerOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use test_support::threads::on_thread;
 
-    fn on_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-        let thread = std::thread::Builder::new().spawn(body).unwrap();
-        thread.join().unwrap()
-    }
+    use super::*;
 
     #[test]
     fn no_number_is_drawn_twice_on_several_threads() {
@@ -196,13 +193,13 @@ mod tests {
             assert_eq!(own.map(other_thread_of), [None; 2], "on its own thread");
             (own, sys::current_thread_id())
         };
-        let (own, tid) = on_a_thread(draw_of_two_blocks);
+        let (own, tid) = on_thread(draw_of_two_blocks);
         assert_eq!(own.map(other_thread_of), [Some(tid); 2]);
     }
 
     #[test]
     fn a_forked_child_draws_numbers_of_its_own() {
-        on_a_thread(|| {
+        on_thread(|| {
             let before = draw_span_number();
             forget_block();
             let after = draw_span_number();

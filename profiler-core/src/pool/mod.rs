@@ -82,6 +82,23 @@ pub struct PoolSpec {
     pub name: String,
 }
 
+impl PoolSpec {
+    /// A new pool without a name, for a session that starts now, with the limit of `params`.
+    ///
+    /// # Errors
+    /// As [`new_id`].
+    pub fn starting_now(params: SessionParams) -> io::Result<Self> {
+        Ok(Self {
+            id: new_id()?,
+            limit: params.limit,
+            allowance: params.limit,
+            clock: SessionClock::start_now(),
+            params,
+            name: String::new(),
+        })
+    }
+}
+
 /// Makes the memory of a pool and writes its header. Costs one page of memory.
 ///
 /// # Errors

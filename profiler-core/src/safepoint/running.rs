@@ -141,7 +141,6 @@ impl Running {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::PoisonError;
 
     use super::*;
     use crate::category;
@@ -149,9 +148,7 @@ mod tests {
 
     #[test]
     fn joining_a_session_is_retried_when_a_sample_is_due() {
-        let _alone = session::ALONE_IN_TESTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = session::alone_in_tests();
         let params = SessionParams {
             features: Features::NO_SAMPLING,
             ..SessionParams::default()

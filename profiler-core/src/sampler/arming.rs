@@ -313,15 +313,12 @@ fn random_part(interval: Duration, random: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::PoisonError;
 
     use super::*;
 
     #[test]
     fn an_interval_is_set_only_while_samples_are_taken() {
-        let _alone = crate::session::ALONE_IN_TESTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = crate::session::alone_in_tests();
         let hour = Duration::from_secs(3600);
         let mut arming = Arming::new(SampleSource::Timer, hour, true);
         arming.set_interval(hour);

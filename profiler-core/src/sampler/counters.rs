@@ -189,20 +189,13 @@ mod tests {
     use crate::manager::rows::NewThread;
     use crate::params::SessionParams;
     use crate::pool::{self, Pool, PoolSpec};
-    use crate::time::SessionClock;
 
     fn sampler() -> CounterSampler {
-        let clock = SessionClock::start_now();
-        let id = pool::new_id().unwrap();
         let limit = ByteLimit::new(1 << 20);
-        let params = SessionParams::default();
         let spec = PoolSpec {
-            id,
             limit,
             allowance: limit,
-            clock,
-            params,
-            name: String::new(),
+            ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
         let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
         let manager = Arc::new(ChunkManager::new(pool));

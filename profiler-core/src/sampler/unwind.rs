@@ -425,8 +425,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn generated_functions_without_a_frame_pointer_are_unwound_by_their_epilogues() {
+    /// Walks the stack of a thread in the trampoline, whose stack has these words at 0x7000.
+    fn walk_from_trampoline(
+        words: &[u64],
+        (sp, fp): (u64, u64),
+        is_generated: bool,
+    ) -> (Walked, [(Frame, u64); 4]) {
         let snapshot = Snapshot::new(Vec::new(), (0, 0));
         let ranges = GeneratedRanges::of(vec![(0x1000, 0x2000)]);
         let known = KnownEpilogues::new();
@@ -435,72 +439,44 @@ mod tests {
             known: &known,
             code: &TwoEpilogues,
         };
+        let copied = Copied {
+            start: 0x7000,
+            words,
+            is_cut: false,
+        };
+        let (pc, lr) = (TRAMPOLINE, 0);
+        let stack = StackToWalk {
+            registers: Registers { pc, sp, fp, lr },
+            words: &copied,
+            code: None,
+            generated: is_generated.then_some(generated),
+        };
+        let mut frames = [(Frame::Unknown(0), 0); 4];
+        let walked = walk(&snapshot, &mut Cache::new(), stack, &mut frames);
+        (walked, frames)
+    }
+
+    #[test]
+    fn generated_functions_without_a_frame_pointer_are_unwound_by_their_epilogues() {
         // The word that the trampoline skips, its return address, the saved frame pointer, and the
         // end of the stack.
         let words = [7, WITH_FRAME, 0x7100, 0];
-        let copied = Copied {
-            start: 0x7000,
-            words: &words,
-            is_cut: false,
-        };
-        let registers = Registers {
-            pc: TRAMPOLINE,
-            sp: 0x7000,
-            fp: UNKNOWN_FRAME_POINTER,
-            lr: 0,
-        };
-        let mut frames = [(Frame::Unknown(0), 0); 4];
-        let mut walk_with = |generated| {
-            let stack = StackToWalk {
-                registers,
-                words: &copied,
-                code: None,
-                generated,
-            };
-            let walked = walk(&snapshot, &mut Cache::new(), stack, &mut frames);
-            (walked, frames)
-        };
-        let (walked, frames) = walk_with(Some(generated));
+        let pointers = (0x7000, UNKNOWN_FRAME_POINTER);
+        let (walked, frames) = walk_from_trampoline(&words, pointers, true);
         assert_eq!((walked.len, walked.cut, walked.failed), (2, false, false));
         let outermost_first = [
             (Frame::Unknown(WITH_FRAME), 0x7010),
             (Frame::Unknown(TRAMPOLINE), 0x7000),
         ];
         assert_eq!(frames[2..], outermost_first);
-        let (walked, _) = walk_with(None);
+        let (walked, _) = walk_from_trampoline(&words, pointers, false);
         assert!(walked.failed, "the frame pointer is not known");
     }
 
     #[test]
     fn an_epilogue_whose_words_are_not_on_the_stack_ends_the_walk() {
-        let snapshot = Snapshot::new(Vec::new(), (0, 0));
-        let ranges = GeneratedRanges::of(vec![(0x1000, 0x2000)]);
-        let known = KnownEpilogues::new();
-        let generated = GeneratedCode {
-            ranges: &ranges,
-            known: &known,
-            code: &TwoEpilogues,
-        };
-        let copied = Copied {
-            start: 0x7000,
-            words: &[7],
-            is_cut: false,
-        };
         for sp in [0x7000, u64::MAX - 7, u64::MAX - 15] {
-            let registers = Registers {
-                pc: TRAMPOLINE,
-                sp,
-                fp: 0,
-                lr: 0,
-            };
-            let stack = StackToWalk {
-                registers,
-                words: &copied,
-                code: None,
-                generated: Some(generated),
-            };
-            let mut frames = [(Frame::Unknown(0), 0); 4];
-            let walked = walk(&snapshot, &mut Cache::new(), stack, &mut frames);
+            let (walked, _) = walk_from_trampoline(&[7], (sp, 0), true);
             assert_eq!((walked.len, walked.failed), (1, true), "{sp:#x}");
         }
     }

@@ -121,7 +121,10 @@ static LAST_EPOCH: fixed::AtomicU64 = fixed::AtomicU64::new(0);
 
 /// Every unit test that starts a session holds this lock, because there is one session per process.
 #[cfg(test)]
-pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
+pub(crate) fn alone_in_tests() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs `body` with the state of this process. A forked child has none and does not take the lock,
 /// which another thread of its parent may have held during the fork.

@@ -211,10 +211,9 @@ fn call_hooks() {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::PoisonError;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::{ALONE_IN_TESTS, SessionParams, StartOptions, is_active, start, stop};
+    use super::super::{SessionParams, StartOptions, alone_in_tests, is_active, start, stop};
     use super::*;
 
     static STARTS: AtomicUsize = AtomicUsize::new(0);
@@ -227,9 +226,7 @@ mod tests {
 
     #[test]
     fn a_function_runs_once_after_each_start_and_each_stop() {
-        let _alone = ALONE_IN_TESTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone_in_tests();
         assert!(on_switch(count) && on_switch(count));
         for round in 1..=2 {
             start(SessionParams::default(), StartOptions::default()).unwrap();
@@ -268,9 +265,7 @@ mod tests {
 
     #[test]
     fn the_functions_have_the_last_word_about_the_latest_switch() {
-        let _alone = ALONE_IN_TESTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone_in_tests();
         assert!(on_switch(panics) && on_switch(slow));
         for _ in 0..20 {
             start(SessionParams::default(), StartOptions::default()).unwrap();
@@ -301,9 +296,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     #[test]
     fn the_functions_run_with_the_descriptors_of_the_program() {
-        let _alone = ALONE_IN_TESTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone_in_tests();
         assert!(on_switch(notes_table));
         wait_until_quiet();
         TABLE_OF_HOOK.store(0, Ordering::SeqCst);

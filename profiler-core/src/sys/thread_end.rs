@@ -74,6 +74,8 @@ impl ThreadEnd {
 
 #[cfg(test)]
 mod tests {
+    use test_support::threads::on_thread;
+
     use super::*;
 
     static ENDED: AtomicU64 = AtomicU64::new(0);
@@ -87,11 +89,7 @@ mod tests {
     fn an_armed_callback_runs_once_per_thread() {
         for asks in [1, 2, 0] {
             let thread = move || assert!((0..asks).all(|_| AT_END.arm()));
-            std::thread::Builder::new()
-                .spawn(thread)
-                .unwrap()
-                .join()
-                .unwrap();
+            on_thread(thread);
         }
         assert_eq!(ENDED.load(Ordering::Relaxed), 2);
     }

@@ -11,8 +11,9 @@ use profiler_core::internal::reader::{ByteSource, Follower, PoolReader};
 use profiler_core::session;
 use profiler_core::time::Timestamp;
 use test_support::own_process;
+use test_support::threads::on_thread;
 
-use super::{Seen, on_a_thread, record, start};
+use super::{Seen, record, start};
 
 /// A pool whose process records while its directory is read: the second part of the directory, from
 /// some place after the last chunk, is read after a new thread has filled several more chunks.
@@ -42,7 +43,7 @@ impl ByteSource for Torn {
         self.pool.read_at(buffer, offset)?;
         if offset == self.directory.offset && buffer.len() > 4000 && !self.is_torn.replace(true) {
             let cut = self.cut(buffer);
-            on_a_thread(|| record(0..PER_THREAD));
+            on_thread(|| record(0..PER_THREAD));
             self.pool.read_at(&mut buffer[cut..], offset + cut as u64)?;
         }
         Ok(())

@@ -9,8 +9,9 @@ use profiler_core::internal::reader::{ByteSource, Followed, Follower, Progress};
 use profiler_core::session;
 use profiler_core::time::Timestamp;
 use test_support::own_process;
+use test_support::threads::on_thread;
 
-use super::{Chunks, Still, counts, number, on_a_thread, record, start};
+use super::{Chunks, Still, counts, number, record, start};
 
 fn take(found: &Followed<'_>, numbers: &mut Vec<u64>) {
     if let Entry::Marker(marker) = &found.entry {
@@ -81,7 +82,7 @@ fn the_chunks_of_threads_that_have_ended_are_read_in_the_order_of_their_times() 
     const THREADS: u64 = 8;
     let _session = start(16 << 20);
     for thread in 0..THREADS {
-        on_a_thread(move || record(thread * 10..thread * 10 + 10));
+        on_thread(move || record(thread * 10..thread * 10 + 10));
     }
     let mut follower = Follower::open_newest_first(session::pool_file().unwrap()).unwrap();
     let (mut numbers, _) = forward(&mut follower);

@@ -9,6 +9,7 @@ use profiler_core::groups::{GroupKind, Probes, custom_loop};
 use profiler_core::internal::reader::ByteSource;
 use profiler_core::internal::reader::groups::GroupReader;
 use profiler_core::session;
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 
 use super::{Recording, on_thread};
@@ -141,19 +142,15 @@ fn a_thread_that_ends_in_a_custom_loop_commits_its_counts() {
 fn a_forked_child_counts_nothing_and_is_not_harmed_by_inherited_guards() {
     own_process!();
     let mut recording = Recording::start(Probes::ALL);
-    let inherited = group!("forked").enter();
-    // SAFETY: the child only leaves and enters a group, which takes no lock and allocates nothing
-    // in a forked child, and exits.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        drop(inherited);
+    let mut inherited = Some(group!("forked").enter());
+    let in_child = || {
+        drop(inherited.take()); // the parent is still inside
         drop(group!("forked").enter());
-        // SAFETY: `_exit` has no preconditions; it ends the process at once.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child above; the status is written to a live variable.
-    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        0
+    };
+    // SAFETY: the child only leaves and enters a group, which takes no lock and allocates nothing
+    // in a forked child.
+    let status = unsafe { in_forked_child(in_child) };
     assert_eq!(status, 0, "the child was harmed");
     drop(inherited);
     assert_eq!(recording.totals(GroupKind::Component, "forked").ticks, 1);

@@ -14,6 +14,7 @@ use profiler_core::ids::ThreadId;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::session::{self, OverheadBudget, SampleSource};
 use profiler_core::thread;
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
@@ -249,19 +250,13 @@ fn a_filter_from_before_the_session_allows_timers_until_the_next_filter() {
 /// Proves that the filter is in force, so that the test above can fail: a process with it dies of a
 /// call for a timer.
 fn filters_are_kept() {
-    // SAFETY: the child makes two system calls, of which the second ends it.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
+    let in_child = || {
         // SAFETY: no timer has this number.
         unsafe { libc::syscall(libc::SYS_timer_delete, -1) };
-        // SAFETY: ends this process, without its other threads.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = 0;
-    // SAFETY: the pointer is to an integer of this function.
-    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(ended, child);
+        0
+    };
+    // SAFETY: the child makes one system call.
+    let status = unsafe { in_forked_child(in_child) };
     assert!(libc::WIFSIGNALED(status), "{status:#x}");
     assert_eq!(libc::WTERMSIG(status), libc::SIGSYS);
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use profiler_core::ids::ThreadId;
 use profiler_core::session::{self, SampleSource};
+use test_support::forks::in_forked_child;
 use test_support::own_process;
 
 use super::busy::{Stop, beside, innermost};
@@ -189,9 +190,7 @@ fn a_program_that_handles_sigtrap_is_sampled_by_timers() {
 
 /// Meets a breakpoint in a forked child; returns the signal that ended it.
 fn end_of_a_child_that_meets_a_breakpoint() -> libc::c_int {
-    // SAFETY: the child only meets a breakpoint and exits.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let in_child = || {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a breakpoint, without a debugger.
         unsafe {
@@ -202,13 +201,10 @@ fn end_of_a_child_that_meets_a_breakpoint() -> libc::c_int {
         unsafe {
             libc::raise(libc::SIGTRAP)
         };
-        // SAFETY: as above.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child above.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    libc::WTERMSIG(status)
+        0
+    };
+    // SAFETY: the child only meets a breakpoint.
+    libc::WTERMSIG(unsafe { in_forked_child(in_child) })
 }
 
 #[test]

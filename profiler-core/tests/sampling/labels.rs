@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::{self};
 use profiler_core::counter::Counter;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::entry::sample::Stacks;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::label;
 use profiler_core::sampler::Frame;
 use profiler_core::session::Features;
@@ -32,37 +30,23 @@ fn samples_of(thread: u64) -> Vec<Vec<Seen>> {
     let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let mut all = Vec::new();
-    let mut stacks = Stacks::default();
-    let mut buffer = ChunkBuffer::default();
-    for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
-            continue;
-        };
-        stacks.begin_chunk();
-        for entry in entries {
-            let Entry::Sample(sample) = entry else {
-                continue;
-            };
-            let seen = |frame: &Frame| match frame {
-                Frame::Label(id) => {
-                    Seen::Label(snapshot.definitions.label(*id).unwrap().name.clone())
-                }
-                Frame::Code(id, relative) => Seen::Code(
-                    snapshot
-                        .definitions
-                        .module(*id)
-                        .unwrap()
-                        .base
-                        .wrapping_add(*relative),
-                ),
-                Frame::Unknown(address) => Seen::Code(*address),
-            };
-            let frames = stacks.of(&sample).iter().map(seen).collect();
-            if sample.foreign.unwrap().get() == thread {
-                all.push(frames);
-            }
+    let definitions = &snapshot.definitions;
+    let seen = |frame: &Frame| match frame {
+        Frame::Label(id) => Seen::Label(definitions.label(*id).unwrap().name.clone()),
+        Frame::Code(id, relative) => Seen::Code(
+            definitions
+                .module(*id)
+                .unwrap()
+                .base
+                .wrapping_add(*relative),
+        ),
+        Frame::Unknown(address) => Seen::Code(*address),
+    };
+    support::for_each_sample(&reader, &snapshot, |sample, frames| {
+        if sample.foreign.unwrap().get() == thread {
+            all.push(frames.iter().map(seen).collect());
         }
-    }
+    });
     all
 }
 
@@ -141,23 +125,12 @@ fn counters_are_written_when_they_change_and_at_the_tick_before() {
             .unwrap();
         let cell = cell.definition.cell;
         let mut all = Vec::new();
-        let mut buffer = ChunkBuffer::default();
-        for chunk in snapshot.chunks() {
-            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
-                continue;
-            };
-            for entry in entries {
-                let Entry::Counters(counters) = entry else {
-                    continue;
-                };
-                all.extend(
-                    counters
-                        .values()
-                        .filter(|value| value.cell == cell)
-                        .map(|value| value.value),
-                );
+        support::for_each_entry(&reader, &snapshot, |entry| {
+            if let Entry::Counters(counters) = entry {
+                let own = counters.values().filter(|value| value.cell == cell);
+                all.extend(own.map(|value| value.value));
             }
-        }
+        });
         all
     };
     // On a busy machine two steps may be in one tick, or a tick may be late. The old value is

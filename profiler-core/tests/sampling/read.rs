@@ -9,8 +9,7 @@ use crate::support::{self, RunningSession};
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::periodic::OverheadEntry;
-use profiler_core::internal::entry::sample::Stacks;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::sampler::Frame;
 use profiler_core::session::{self, Features, OverheadBudget, SampleSource, SessionParams};
 
@@ -119,52 +118,29 @@ pub(crate) fn samples() -> (HashMap<u64, Vec<Seen>>, Snapshot) {
 /// Like [`samples`], of a pool that is already open.
 pub(crate) fn samples_in(reader: &PoolReader<File>) -> (HashMap<u64, Vec<Seen>>, Snapshot) {
     let snapshot = reader.snapshot().unwrap();
-    let (mut seen, mut stacks, mut buffer) = (
-        HashMap::<_, Vec<_>>::new(),
-        Stacks::default(),
-        ChunkBuffer::default(),
-    );
-    for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
-            continue;
-        };
-        stacks.begin_chunk();
-        for entry in entries {
-            let Entry::Sample(sample) = entry else {
-                continue;
-            };
-            let address = |frame: &Frame| match frame {
-                Frame::Code(module, relative) => {
-                    let module = snapshot
-                        .definitions
-                        .module(*module)
-                        .expect("a defined module");
-                    assert!(
-                        (module.start..module.end).contains(&(module.base.wrapping_add(*relative)))
-                    );
-                    module.base.wrapping_add(*relative)
-                }
-                _ => 0,
-            };
-            let is_repeat = sample.shared() > 0 && sample.own().frames().len() == 0;
-            let addresses = stacks.of(&sample).iter().map(address).collect();
-            let cpu_ns = sample.cpu_ns;
-            let failed = sample.failed;
-            let cut = sample.cut;
-            let ticks = sample.ticks;
-            let waits = sample.waits;
-            let thread = sample.foreign.expect("recorded for another thread").get();
-            seen.entry(thread).or_default().push(Seen {
-                cpu_ns,
-                failed,
-                cut,
-                ticks,
-                waits,
-                is_repeat,
-                addresses,
-            });
+    let address = |frame: &Frame| match frame {
+        Frame::Code(module, relative) => {
+            let module = snapshot.definitions.module(*module);
+            let module = module.expect("a defined module");
+            let address = module.base.wrapping_add(*relative);
+            assert!((module.start..module.end).contains(&address));
+            address
         }
-    }
+        _ => 0,
+    };
+    let mut seen = HashMap::<_, Vec<_>>::new();
+    support::for_each_sample(reader, &snapshot, |sample, frames| {
+        let thread = sample.foreign.expect("recorded for another thread").get();
+        seen.entry(thread).or_default().push(Seen {
+            cpu_ns: sample.cpu_ns,
+            failed: sample.failed,
+            cut: sample.cut,
+            ticks: sample.ticks,
+            waits: sample.waits,
+            is_repeat: sample.shared() > 0 && sample.own().frames().len() == 0,
+            addresses: frames.iter().map(address).collect(),
+        });
+    });
     (seen, snapshot)
 }
 
@@ -196,16 +172,12 @@ pub(crate) fn more_without_stacks(reader: &PoolReader<File>, thread: ThreadId) {
 pub(crate) fn overheads() -> Vec<OverheadEntry> {
     let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
-    let mut buffer = ChunkBuffer::default();
     let mut all = Vec::new();
-    for chunk in snapshot.chunks() {
-        if let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
-            all.extend(entries.filter_map(|entry| match entry {
-                Entry::Overhead(overhead) => Some(overhead),
-                _ => None,
-            }));
+    support::for_each_entry(&reader, &snapshot, |entry| {
+        if let Entry::Overhead(overhead) = entry {
+            all.push(overhead);
         }
-    }
+    });
     all.sort_by_key(|overhead| overhead.at);
     all
 }

@@ -8,6 +8,7 @@ use profiler_core::ids::ThreadId;
 use profiler_core::session::{self, OverheadBudget, SampleSource};
 use profiler_core::thread;
 use test_support::own_process;
+use test_support::threads::on_thread;
 
 use super::busy::{beside, innermost};
 use super::read::{
@@ -54,11 +55,7 @@ fn weighed(work: impl FnOnce() + Send + 'static) -> (u64, u64) {
         let used = own_cpu_ns() - before;
         (weight_of(thread::current()), used)
     };
-    std::thread::Builder::new()
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap()
+    on_thread(body)
 }
 
 /// The most processor time that a thread uses between two samples: ten intervals, and the time
@@ -170,11 +167,7 @@ fn a_thread_that_registers_after_it_was_found_is_not_weighed_twice() {
         let now = own_cpu_ns();
         (tid, found - before, now - found)
     };
-    let (tid, until_found, since) = std::thread::Builder::new()
-        .spawn(work)
-        .unwrap()
-        .join()
-        .unwrap();
+    let (tid, until_found, since) = on_thread(work);
     let weight = weight_of(tid);
     let most = until_found + since + 2 * LONGEST_TICK;
     assert!(

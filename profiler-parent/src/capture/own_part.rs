@@ -93,16 +93,11 @@ impl Written {
         out.write_all(b",")?;
         let latch = FailureLatch::new(CancelFlag::new());
         let mut json = JsonWriter::new(out);
-        part(
-            &self.reader,
-            &self.snapshot,
-            &self.role,
+        let part = ProcessPart {
             clock,
-            spec,
-            None,
-            &latch,
-        )
-        .close(&mut json, subject, shown);
+            ..ProcessPart::new(&self.reader, &self.snapshot, spec, &self.role, &latch)
+        };
+        part.close(&mut json, subject, shown);
         json.finish().map(|_| ())
     }
 }
@@ -130,7 +125,11 @@ fn write(
     let progress = ProgressCell::new("writing the parent's part");
     let late = Some(LateMarkers(&wait));
     let mut json = JsonWriter::new(LatchedWriter::new(&spool, latch.clone()));
-    let part = part(&reader, &snapshot, &role, clock, spec, late, &latch);
+    let part = ProcessPart {
+        clock,
+        late,
+        ..ProcessPart::new(&reader, &snapshot, spec, &role, &latch)
+    };
     let summary = match is_hidden {
         true => part.write_hidden(&mut json, progress.logger()),
         false => part.write_open(&mut json, progress.logger()),
@@ -144,25 +143,4 @@ fn write(
         role,
         summary,
     })
-}
-
-fn part<'a>(
-    reader: &'a PoolReader<Arc<OwnFile>>,
-    snapshot: &'a Snapshot,
-    role: &'a ProcessRole,
-    clock: SessionClock,
-    spec: &'a ProfileSpec,
-    late: Option<LateMarkers<'a>>,
-    latch: &'a FailureLatch,
-) -> ProcessPart<'a, Arc<OwnFile>> {
-    ProcessPart {
-        reader,
-        snapshot,
-        clock,
-        spec,
-        role,
-        ended: None,
-        late,
-        latch,
-    }
 }

@@ -53,14 +53,9 @@ pub(crate) fn write(
     };
     let latch = FailureLatch::new(CancelFlag::new());
     let part = ProcessPart {
-        reader: &reader,
-        snapshot: &snapshot,
         clock,
-        spec,
-        role: &role,
         ended: subject.died,
-        late: None,
-        latch: &latch,
+        ..ProcessPart::new(&reader, &snapshot, spec, &role, &latch)
     };
     let mut json = JsonWriter::new(LatchedWriter::new(out, latch.clone()));
     let progress = ProgressCell::new("reading its memory");

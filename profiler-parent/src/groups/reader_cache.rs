@@ -66,23 +66,16 @@ mod tests {
     use profiler_core::ids::ByteLimit;
     use profiler_core::internal::pool::{self, PoolSpec};
     use profiler_core::session::SessionParams;
-    use profiler_core::time::SessionClock;
 
     use super::*;
 
     /// A reader of a new pool, and another reference to that pool.
     fn reader() -> (PoolGroupReader, Arc<OwnFile>) {
-        let id = pool::new_id().unwrap();
         let limit = ByteLimit::new(1 << 20);
-        let clock = SessionClock::start_now();
-        let params = SessionParams::default();
         let spec = PoolSpec {
-            id,
             limit,
             allowance: limit,
-            clock,
-            params,
-            name: "pool".into(),
+            ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
         let file = Arc::new(pool::create(&spec).unwrap().into());
         (PoolGroupReader::open(Arc::clone(&file)).unwrap(), file)

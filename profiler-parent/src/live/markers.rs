@@ -257,38 +257,19 @@ fn filter(query: &Query) -> Filter {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::ids::{ProcessId, ThreadId};
-
     use super::*;
-    use crate::observe::{Detail, Origin, SessionNs, Shape};
+    use crate::observe::{Detail, SessionNs, Shape};
 
     /// Creates a marker with this many bytes of text.
     fn marker(bytes: usize) -> ObservedMarker {
-        let process = ProcessId::new(1);
-        let thread = ThreadId::new(1);
         ObservedMarker {
-            origin: Origin {
-                process,
-                process_name: "p".into(),
-                thread,
-                thread_name: "t".into(),
-            },
-            name: "m".into(),
-            category: "c".into(),
             shape: Shape::Instant,
-            start: SessionNs(0),
             end: Some(SessionNs(0)),
-            span: None,
-            opened_before: false,
-            unfinished: false,
-            fields: Vec::new(),
-            flows: Vec::new(),
-            groups: Vec::new(),
             details: vec![Detail {
                 name: "said".into(),
                 value: "x".repeat(bytes),
             }],
-            cut: false,
+            ..ObservedMarker::test_span(1, "m")
         }
     }
 

@@ -179,6 +179,33 @@ pub struct ObservedMarker {
 }
 
 impl ObservedMarker {
+    /// The start of a span in a test, at the start of the session.
+    #[cfg(test)]
+    pub(crate) fn test_span(thread: u64, name: &str) -> Self {
+        let origin = Origin {
+            process: ProcessId::new(1),
+            process_name: "p".into(),
+            thread: ThreadId::new(thread),
+            thread_name: "t".into(),
+        };
+        Self {
+            origin,
+            name: name.into(),
+            category: "Other".into(),
+            shape: Shape::Span,
+            start: SessionNs(0),
+            end: None,
+            span: None,
+            opened_before: false,
+            unfinished: false,
+            fields: Vec::new(),
+            flows: Vec::new(),
+            groups: Vec::new(),
+            details: Vec::new(),
+            cut: false,
+        }
+    }
+
     /// The duration; 0 for a point, `None` while the span is running.
     pub fn duration_ns(&self) -> Option<u64> {
         let end = self.end?;

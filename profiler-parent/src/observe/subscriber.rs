@@ -310,10 +310,9 @@ impl Drop for Subscriber {
 mod tests {
     use std::sync::Arc;
 
-    use profiler_core::ids::{ProcessId, ThreadId};
     use profiler_core::time::{Anchor, SessionClock};
 
-    use super::super::event::{Detail, Origin, Shape};
+    use super::super::event::Detail;
     use super::*;
 
     /// Returns the batch that an observer with a queue of this many bytes gets for these spans.
@@ -336,32 +335,13 @@ mod tests {
     }
 
     fn span(number: u64, details: usize) -> (SpanNumber, OpenSpan) {
-        let process = ProcessId::new(1);
-        let thread = ThreadId::new(1);
         let detail = Detail {
             name: "said".into(),
             value: "v".repeat(10_000),
         };
         let marker = ObservedMarker {
-            origin: Origin {
-                process,
-                process_name: "p".into(),
-                thread,
-                thread_name: "t".into(),
-            },
-            name: "s".into(),
-            category: "Other".into(),
-            shape: Shape::Span,
-            start: SessionNs(0),
-            end: None,
-            span: None,
-            opened_before: false,
-            unfinished: false,
-            fields: Vec::new(),
-            flows: Vec::new(),
-            groups: Vec::new(),
             details: vec![detail; details],
-            cut: false,
+            ..ObservedMarker::test_span(1, "s")
         };
         let open = OpenSpan {
             marker,

@@ -217,7 +217,6 @@ mod tests {
     use profiler_core::ids::{ByteLimit, ProcessId};
     use profiler_core::internal::pool::{self, PoolSpec};
     use profiler_core::session::SessionParams;
-    use profiler_core::time::SessionClock;
 
     use super::*;
 
@@ -230,9 +229,7 @@ mod tests {
             id: KEY,
             limit,
             allowance: limit,
-            clock: SessionClock::start_now(),
-            params: SessionParams::default(),
-            name: "silent".to_owned(),
+            ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
         let file = pool::create(&spec).unwrap();
         let mut header = PoolReader::open(&file).unwrap().header().clone();

@@ -95,22 +95,7 @@ fn write_profile() -> (u64, u64) {
         is_root: true,
     };
     let latch = FailureLatch::default();
-    let clock = reader.header().clock;
-    let reader = &reader;
-    let snapshot = &snapshot;
-    let spec = &spec;
-    let role = &role;
-    let latch = &latch;
-    let part = ProcessPart {
-        reader,
-        snapshot,
-        clock,
-        spec,
-        role,
-        ended: None,
-        late: None,
-        latch,
-    };
+    let part = ProcessPart::new(&reader, &snapshot, &spec, &role, &latch);
     let mut out = JsonWriter::new(Sink(0));
     let summary = part
         .write(&mut out, ProgressCell::new("").logger())

@@ -144,22 +144,7 @@ fn save(path: &PathBuf) -> anyhow::Result<()> {
         is_root: true,
     };
     let latch = FailureLatch::default();
-    let clock = reader.header().clock;
-    let reader = &reader;
-    let snapshot = &snapshot;
-    let spec = &spec;
-    let role = &role;
-    let latch = &latch;
-    let part = ProcessPart {
-        reader,
-        snapshot,
-        clock,
-        spec,
-        role,
-        ended: None,
-        late: None,
-        latch,
-    };
+    let part = ProcessPart::new(&reader, &snapshot, &spec, &role, &latch);
     let mut out = JsonWriter::new(BufWriter::new(File::create(path)?));
     part.write(&mut out, ProgressCell::new("").logger())?;
     Ok(out.finish()?.flush()?)

@@ -51,17 +51,7 @@ fn write<S: ByteSource>(
 ) -> Result<(ProcessSummary, Vec<u8>), Failure> {
     let progress = ProgressCell::new("asked");
     let role = role();
-    let clock = reader.header().clock;
-    let part = ProcessPart {
-        reader,
-        snapshot,
-        clock,
-        spec,
-        role: &role,
-        ended: None,
-        late: None,
-        latch,
-    };
+    let part = ProcessPart::new(reader, snapshot, spec, &role, latch);
     let mut out = JsonWriter::new(Vec::new());
     let summary = part.write(&mut out, progress.logger())?;
     assert_eq!(progress.read().proportion, Proportion::ONE);
@@ -280,21 +270,9 @@ fn children_are_below_the_root_and_use_its_time_line() {
         name: "Child".to_owned(),
         is_root: false,
     };
-    let part = |role| {
-        let reader = &reader;
-        let snapshot = &snapshot;
-        let spec = &spec;
-        let latch = &latch;
-        ProcessPart {
-            reader,
-            snapshot,
-            clock: reader.header().clock,
-            spec,
-            role,
-            ended: Some(at(1)),
-            late: None,
-            latch,
-        }
+    let part = |role| ProcessPart {
+        ended: Some(at(1)),
+        ..ProcessPart::new(&reader, &snapshot, &spec, role, &latch)
     };
     let mut out = JsonWriter::new(Vec::new());
     let root = role();

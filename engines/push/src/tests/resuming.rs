@@ -4,14 +4,8 @@ use super::*;
 
 #[test]
 fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&then_without_end(Act::Answer(200), Act::BreakOff));
-    let destination = endpoint.destination();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let (directory, endpoint, destination, spool) =
+        scene(&then_without_end(Act::Answer(200), Act::BreakOff));
     add(&spool, &["a", "b"]);
     add(&spool, &["c"]);
     let mut sender = RunningSender::start(&spool, destination.clone());
@@ -20,11 +14,7 @@ fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
     assert_eq!(endpoint.accepted(), ["a"]);
     drop((sender, spool)); // its directory is no longer locked
     endpoint.acts.lock().unwrap().clear();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let spool = open_to(&directory, &destination);
     add(&spool, &["d"]);
     let mut sender = RunningSender::start(&spool, destination);
     sender.finish();
@@ -39,18 +29,15 @@ fn an_endpoint_that_is_not_there_loses_nothing_and_the_next_pusher_sends_it() {
 
 #[test]
 fn a_batch_of_which_a_part_was_refused_before_its_pusher_died_counts_as_rejected() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&then_without_end(Act::Answer(400), Act::BreakOff));
-    let destination = endpoint.destination();
-    let to = std::slice::from_ref(&destination);
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let (directory, endpoint, destination, spool) =
+        scene(&then_without_end(Act::Answer(400), Act::BreakOff));
     add(&spool, &["a", "b"]);
     let mut sender = RunningSender::start(&spool, destination.clone());
     assert!(until(|| sender.failed() > 1), "a was refused, b waits");
     sender.stop();
     drop((sender, spool));
     endpoint.acts.lock().unwrap().clear();
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let spool = open_to(&directory, &destination);
     let counts = RunningSender::start(&spool, destination).finish();
     assert_eq!(endpoint.accepted(), ["b"]);
     assert_eq!((counts.rejected.batches, counts.sent.batches), (1, 0));
@@ -62,8 +49,7 @@ fn push_spool_takes_the_batches_of_a_dead_pusher_and_leaves_those_of_a_living_on
     let endpoint = Endpoint::new(&[]);
     let destination = endpoint.destination();
     let options = PushOptions::to(destination.clone()).spool_limit(ByteLimit::new(1));
-    let to = std::slice::from_ref(&destination);
-    let living = open(directory.path(), NO_LIMIT, to);
+    let living = open_to(&directory, &destination);
     add(&living, &["not a profile"]);
     let keep = OtherDestinations::Keep;
     let send = || push_spool(directory.path(), &options, Duration::from_secs(60), keep).unwrap();
@@ -116,14 +102,7 @@ fn a_batch_stays_in_a_spool_for_a_destination_that_lacks_it_unless_it_is_replace
 #[test]
 fn an_endpoint_that_refuses_the_credentials_gets_no_more_of_a_spool_and_loses_nothing() {
     for status in [301, 308, 401, 403, 404, 405, 407, 421, 501] {
-        let directory = tempfile::tempdir().unwrap();
-        let endpoint = Endpoint::new(&[Act::Answer(status)]);
-        let destination = endpoint.destination();
-        let spool = open(
-            directory.path(),
-            NO_LIMIT,
-            std::slice::from_ref(&destination),
-        );
+        let (_directory, endpoint, destination, spool) = scene(&[Act::Answer(status)]);
         add(&spool, &["a", "b"]);
         add(&spool, &["c"]);
         let mut sender = RunningSender::for_leftovers(&spool, destination.clone());
@@ -151,10 +130,7 @@ fn a_batch_stays_for_its_engine_while_another_one_refuses_it_and_gets_it() {
     let endpoint = Endpoint::new(&[Act::Answer(401)]);
     let first = PushDestination::parse("otlp+http://127.0.0.1:1").unwrap();
     for bodies in [&["a", "b"][..], &["c"]] {
-        add(
-            &open(directory.path(), NO_LIMIT, std::slice::from_ref(&first)),
-            bodies,
-        );
+        add(&open_to(&directory, &first), bodies);
     }
     let before = batches(directory.path());
     assert_eq!(before.len(), 2);

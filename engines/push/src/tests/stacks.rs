@@ -37,8 +37,7 @@ fn send(acts: &[Act], batches: &[&[&str]]) -> Vec<(char, String)> {
     let endpoint = Endpoint::new(acts);
     let address = format!("clickhouse+http://{}", endpoint.address);
     let destination = PushDestination::parse(&address).unwrap();
-    let to = std::slice::from_ref(&destination);
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let spool = open_to(&directory, &destination);
     batches.iter().for_each(|bodies| add(&spool, bodies));
     let client = HttpClient::new(LONG);
     RunningSender::start_with(&spool, destination, client, Arc::new(StackRowsEncoder)).finish();

@@ -34,11 +34,7 @@ fn take_over(spool: &Path) {
 
 #[test]
 fn batches_that_another_pusher_has_taken_over_are_neither_sent_nor_removed() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[]);
-    let destination = endpoint.destination();
-    let to = std::slice::from_ref(&destination);
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let (directory, endpoint, destination, spool) = scene(&[]);
     add(&spool, &["a", "b"]);
     let before = files(directory.path());
     take_over(directory.path());
@@ -54,14 +50,7 @@ fn batches_that_another_pusher_has_taken_over_are_neither_sent_nor_removed() {
 
 #[test]
 fn a_pusher_without_its_directory_makes_another_one() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[]);
-    let destination = endpoint.destination();
-    let spool = open(
-        directory.path(),
-        NO_LIMIT,
-        std::slice::from_ref(&destination),
-    );
+    let (directory, endpoint, destination, spool) = scene(&[]);
     add(&spool, &["a"]);
     let unfinished = spool.unfinished_path().unwrap();
     fs::write(&unfinished, "b").unwrap();
@@ -106,11 +95,7 @@ fn a_directory_without_batches_that_another_pusher_has_taken_over_stays() {
 
 #[test]
 fn a_body_is_not_sent_again_after_another_pusher_has_taken_its_batch_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(&[Act::AskAgain(503); 1000]);
-    let destination = endpoint.destination();
-    let to = std::slice::from_ref(&destination);
-    let spool = open(directory.path(), NO_LIMIT, to);
+    let (directory, endpoint, destination, spool) = scene(&[Act::AskAgain(503); 1000]);
     add(&spool, &["a"]);
     let mut sender = RunningSender::start(&spool, destination);
     assert!(until(|| sender.failed() > 0));

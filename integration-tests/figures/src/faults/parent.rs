@@ -21,15 +21,14 @@ use integration_tests::kills::entry;
 use integration_tests::kills::wave::signal;
 use integration_tests::own::state_of;
 use integration_tests::patience::{Stopwatch, until};
-use profiler_core::ids::ByteLimit;
-use profiler_parent::Session;
-use profiler_parent::core::session::Features;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::at_length;
 use crate::roles::role;
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
+use integration_tests::own::join_session;
 
 const SECONDS: u64 = 60;
 const CHILDREN: usize = 2;
@@ -129,10 +128,7 @@ fn measure_stopped(
 /// closed.
 pub(super) fn play_parent(words: &[String]) -> Result<()> {
     let seconds = words.first().context("how long?")?;
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(LIMIT))
-        .start()?;
+    let session = workers::quiet_session(LIMIT)?;
     let mut children = Vec::new();
     for number in 0..CHILDREN {
         let mut command = role("recorder")?;
@@ -160,10 +156,7 @@ pub(super) fn play_parent(words: &[String]) -> Result<()> {
 /// and prints the results of its threads.
 pub(super) fn play_recorder(words: &[String]) -> Result<()> {
     let time = Duration::from_secs(words.first().context("how long?")?.parse::<u64>()? + 1);
-    ensure!(
-        matches!(profiler_child::init(), profiler_child::Status::Recording),
-        "the child does not record"
-    );
+    join_session()?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     let threads: Vec<_> = (0..THREADS)
         .map(|writer| std::thread::Builder::new().spawn(move || watch_calls(writer, time)))

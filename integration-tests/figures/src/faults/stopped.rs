@@ -13,7 +13,7 @@ use integration_tests::patience::{Stopwatch, until};
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
 
 const CHILDREN: usize = 8;
@@ -44,8 +44,7 @@ fn extra(stopped: usize) -> Result<f64> {
         .features(Features::NONE)
         .progress_timeout(TIMEOUT)
         .start()?;
-    let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
-    let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
+    let mut workers = workers::start_all(&session, CHILDREN, "fill", "fill", |_| BYTES_EACH)?;
     let pids: Vec<u32> = workers
         .iter()
         .take(stopped)

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use integration_tests::watch::Seen;
-use profiler_core::ids::ByteLimit;
 use profiler_core::marker;
 use profiler_parent::Session;
-use profiler_parent::core::session::Features;
 
 use crate::workers::{self, Worker};
 use integration_tests::figure::{Figure, Promise, Report};
@@ -44,10 +42,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
 }
 
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(LIMIT))
-        .start()?;
+    let session = workers::quiet_session(LIMIT)?;
     std::thread::scope(|scope| {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {

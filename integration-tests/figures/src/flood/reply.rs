@@ -6,11 +6,9 @@
 //! one, so no quiet child took longer.
 
 use anyhow::{Result, bail};
-use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
-use profiler_parent::core::session::Features;
 
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::measure::{median, ns_of};
 
@@ -18,12 +16,8 @@ const QUIET: usize = 8;
 const ROUNDS: usize = 300;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(64 << 20))
-        .start()?;
-    let start = |number| workers::start(&session, &format!("quiet {number}"), "init", 0);
-    let mut workers: Vec<Worker> = (0..QUIET).map(start).collect::<Result<_>>()?;
+    let session = workers::quiet_session(64 << 20)?;
+    let mut workers = workers::start_all(&session, QUIET, "quiet", "init", |_| 0)?;
     workers.push(workers::start(&session, "flood", "flood", 0)?);
     let mut times = (0..ROUNDS)
         .map(|_| round(&session))

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use integration_tests::profile::Profile;
-use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
-use profiler_parent::core::session::Features;
 
 use crate::workers::{self, Worker};
 use integration_tests::figure::{Figure, Promise, Report};
@@ -71,10 +69,7 @@ fn put(report: &mut Report, name: &str, readings: &[Reading], promise: Promise) 
 }
 
 fn spread(rates: &[u64]) -> Result<Vec<Reading>> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(LIMIT))
-        .start()?;
+    let session = workers::quiet_session(LIMIT)?;
     let start = |(number, rate): (usize, &u64)| {
         workers::start(&session, &format!("{number}"), "pace", *rate)
     };

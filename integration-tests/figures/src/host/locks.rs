@@ -13,11 +13,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use integration_tests::locks::{Extent, holder, take};
 use integration_tests::patience::{Stopwatch, until};
-use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{Format, ProcessState, ProfiledChild, Session};
 
 use crate::roles::role;
+use crate::workers;
 use integration_tests::figure::{Figure, Promise, Report};
 
 /// The number of children that live while the later times are taken.
@@ -107,10 +107,7 @@ impl SpawnTimes {
     };
 
     fn measure() -> Result<Self> {
-        let session = Session::builder()
-            .features(Features::NONE)
-            .memory_limit(ByteLimit::new(LIMIT))
-            .start()?;
+        let session = workers::quiet_session(LIMIT)?;
         let plain_first = plain_spawn_time()?;
         let mut times = Vec::new();
         let mut children = Vec::new();

@@ -20,7 +20,7 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session};
 
-use crate::workers::{self, Worker};
+use crate::workers;
 use integration_tests::figure::{Figure, Report};
 use integration_tests::measure::median;
 
@@ -56,8 +56,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         .start()?;
     let empty = directory.path().join("empty.json.gz");
     session.capture().save(&empty)?;
-    let start = |number| workers::start(&session, &format!("worker {number}"), "open", part);
-    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let mut workers = workers::start_all(&session, PROCESSES, "worker", "open", |_| part)?;
     report.put(Figure::new(
         "format.scale",
         1.0 / part as f64,

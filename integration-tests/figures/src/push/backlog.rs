@@ -22,6 +22,7 @@ use profiler_push::{PushDestination, PushOptions};
 
 use super::sink::Sink;
 use crate::faults::at_length;
+use crate::workers;
 
 const MIB: u64 = 1024;
 /// Entries of the batch.
@@ -85,10 +86,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
 
 /// Records a profile of many different texts.
 fn record(path: &std::path::Path) -> Result<()> {
-    let session = Session::builder()
-        .features(Features::NONE)
-        .memory_limit(ByteLimit::new(256 << 20))
-        .start()?;
+    let session = workers::quiet_session(256 << 20)?;
     for number in 0..ENTRIES {
         let text = format!(
             "request {:x} of {number}",

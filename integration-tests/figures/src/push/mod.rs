@@ -25,7 +25,7 @@ use profiler_push::{PushDestination, PushOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::faults::at_length;
-use crate::workers::{self, Worker};
+use crate::workers;
 pub(crate) use sink::ROLES;
 use sink::Sink;
 
@@ -74,9 +74,8 @@ fn cost(report: &mut Report) -> Result<()> {
         .memory_limit(ByteLimit::new(256 << 20))
         .start()?;
     let _measured = session.monitor(Probes::JANK);
-    let start =
-        |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
-    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let mut workers =
+        workers::start_all(&session, PROCESSES, "child", "live-groups", |number| number)?;
     let sink = Sink::start()?;
     let address = format!("clickhouse+http://{}/fleet", sink.address);
     let options = PushOptions::to(PushDestination::parse(&address)?);

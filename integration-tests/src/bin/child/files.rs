@@ -9,21 +9,20 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Mutex;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use integration_tests::locks::{self, Extent};
+use integration_tests::program_files;
 
 use crate::Words;
 
 /// The number of files of the program. It is higher than the number of the profiler's descriptors,
 /// so that the files reuse all their numbers.
 const FILES: usize = 96;
-/// The file offset of each file.
-const OFFSET: u64 = 7;
 
 static OPEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
@@ -66,42 +65,14 @@ fn close_all(directory: &Path) -> anyhow::Result<String> {
         unsafe { libc::close(number) };
     }
     let mut open = OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?;
-    for number in 0..FILES {
-        let path = directory.join(number.to_string());
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)?;
-        write!(file, "{}", content(number))?;
-        file.seek(SeekFrom::Start(OFFSET))?;
-        open.push(file);
-    }
+    open.extend(program_files::open(directory, FILES)?);
     let first = open.first().map_or(-1, AsRawFd::as_raw_fd);
     Ok(format!("ok {first}"))
 }
 
-fn content(number: usize) -> String {
-    format!("file {number:4} of the program")
-}
-
 fn check_files() -> anyhow::Result<String> {
-    for (number, file) in OPEN
-        .lock()
-        .map_err(|_| anyhow::anyhow!("poisoned"))?
-        .iter_mut()
-        .enumerate()
-    {
-        let at = file
-            .stream_position()
-            .with_context(|| format!("file {number} is not open"))?;
-        ensure!(at == OFFSET, "the offset of file {number} is {at}");
-        let mut text = String::new();
-        file.rewind()?;
-        file.read_to_string(&mut text)?;
-        file.seek(SeekFrom::Start(OFFSET))?;
-        ensure!(text == content(number), "file {number} reads {text:?}");
-    }
+    let mut open = OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?;
+    program_files::check(&mut open)?;
     Ok("ok".to_owned())
 }
 

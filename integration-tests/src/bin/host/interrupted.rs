@@ -17,7 +17,6 @@ use integration_tests::patience::until;
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_core::time::SessionClock;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -60,14 +59,7 @@ pub(crate) fn run(times: u64) -> Result<()> {
 /// Starts a session in an attached pool, because only an attached pool is closed at an exit.
 fn start() -> Result<()> {
     let params = SessionParams::default();
-    let spec = PoolSpec {
-        id: pool::new_id()?,
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params: params.clone(),
-        name: String::new(),
-    };
+    let spec = PoolSpec::starting_now(params.clone())?;
     session::attach(pool::create(&spec)?)?;
     session::start(params, StartOptions::default())?;
     Ok(())

@@ -12,8 +12,9 @@ use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
+use integration_tests::own::start_sampling;
 use integration_tests::patience::until;
-use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::session;
 
 /// Which of the two is installed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +59,7 @@ pub(crate) fn run(order: Order, restarts: bool) -> Result<()> {
     if order == Order::Handler {
         install(restarts)?;
     }
-    let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(
-        SessionParams {
-            features,
-            ..SessionParams::default()
-        },
-        StartOptions::default(),
-    )?;
+    start_sampling()?;
     ensure!(
         until(session::wait_one_periodic_sampling),
         "nothing is sampled"

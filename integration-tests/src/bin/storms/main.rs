@@ -21,8 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::own::start_sampling as start;
 use integration_tests::patience::LONG;
-use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::session;
 
 /// Runs until the flag is set.
 type Storm = fn(&AtomicBool) -> Result<()>;
@@ -114,18 +115,6 @@ fn has_sampled(storm: &str, seconds: u64) -> bool {
         // A tick in which no thread answers takes 0.1 s.
         samples > 0 && stats.ticks > seconds * 3
     })
-}
-
-fn start() -> Result<()> {
-    let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(
-        SessionParams {
-            features,
-            ..SessionParams::default()
-        },
-        StartOptions::default(),
-    )?;
-    Ok(())
 }
 
 /// Returns whether the storm continues.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::net::sockopt;
 
-use super::super::tests::{hello, on_thread};
+use super::super::tests::{assert_matches, hello, on_thread};
 use super::*;
 use crate::codec::{self, ProtocolError};
 use crate::message::{PROTOCOL_VERSION, RequestId, ToChild};
@@ -51,12 +51,9 @@ fn packets_of_a_process_that_was_not_spawned_are_refused() {
     let (listener, theirs) = Listener::new().unwrap();
     let _child = connect(theirs, hello(&token())).unwrap();
     let error = listener.accept(&token(), ProcessId::new(1)).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            TransportError::PeerMisbehaved("a packet of another process")
-        ),
-        "{error}"
+    assert_matches!(
+        error,
+        TransportError::PeerMisbehaved("a packet of another process")
     );
 }
 
@@ -67,12 +64,9 @@ fn a_hello_that_names_another_process_is_refused() {
         ..hello(&token())
     };
     let error = first(&codec::encode(&ToParent::Hello(greeting)).unwrap());
-    assert!(
-        matches!(
-            error,
-            TransportError::PeerMisbehaved("the hello of another process")
-        ),
-        "{error}"
+    assert_matches!(
+        error,
+        TransportError::PeerMisbehaved("the hello of another process")
     );
 }
 
@@ -82,32 +76,29 @@ fn a_first_packet_other_than_a_valid_hello_is_refused() {
         request: RequestId::new(1),
     })
     .unwrap();
-    assert!(matches!(
+    assert_matches!(
         first(&done),
         TransportError::PeerMisbehaved("a message before Hello")
-    ));
+    );
     let stranger = ToParent::Hello(hello(&Token::from_bytes([4; 16])));
-    assert!(matches!(
+    assert_matches!(
         first(&codec::encode(&stranger).unwrap()),
         TransportError::WrongToken
-    ));
+    );
     let newer = Hello {
         version: PROTOCOL_VERSION + 1,
         ..hello(&token())
     };
     let newer = first(&codec::encode(&ToParent::Hello(newer)).unwrap());
-    assert!(
-        matches!(
-            newer,
-            TransportError::Protocol(ProtocolError::WrongVersion { .. })
-        ),
-        "{newer}"
+    assert_matches!(
+        newer,
+        TransportError::Protocol(ProtocolError::WrongVersion { .. })
     );
     assert!(matches!(first(&[]), TransportError::Protocol(_)));
-    assert!(matches!(
+    assert_matches!(
         first(&[7; MAX_FRAME_BYTES + 1]),
         TransportError::PeerMisbehaved("a packet too large")
-    ));
+    );
 }
 
 #[test]
@@ -146,10 +137,7 @@ fn abandoning_ends_the_waiting_for_a_silent_child() {
     let abandon = listener.cancel_handle();
     let waiting = on_thread(move || listener.accept(&token(), own()));
     abandon.abandon();
-    assert!(matches!(
-        waiting.join().unwrap(),
-        Err(TransportError::Abandoned)
-    ));
+    assert_matches!(waiting.join().unwrap(), Err(TransportError::Abandoned));
 }
 
 #[test]
@@ -163,10 +151,10 @@ fn messages_of_a_child_that_died_after_hello_are_received() {
     abandon.abandon();
     let mut accepted = listener.accept(&token(), own()).unwrap();
     assert_eq!(accepted.ends.receiver.recv().unwrap(), last);
-    assert!(matches!(
+    assert_matches!(
         accepted.ends.receiver.recv(),
         Err(TransportError::Disconnected)
-    ));
+    );
 }
 
 #[test]
@@ -184,10 +172,7 @@ fn hanging_up_ends_a_channel_that_another_process_holds_open() {
     assert!(accepted.ends.receiver.recv().is_ok());
     let waiting = on_thread(move || accepted.ends.receiver.recv());
     abandon.hang_up();
-    assert!(matches!(
-        waiting.join().unwrap(),
-        Err(TransportError::Disconnected)
-    ));
+    assert_matches!(waiting.join().unwrap(), Err(TransportError::Disconnected));
     assert!(
         child
             .sender
@@ -244,10 +229,7 @@ fn an_attached_socket_that_takes_long_to_close_delays_neither_receiving_nor_clos
         let parent = on_thread(move || {
             if is_received {
                 let error = accepted.ends.receiver.recv().unwrap_err();
-                assert!(
-                    matches!(error, TransportError::PeerMisbehaved(_)),
-                    "{error}"
-                );
+                assert_matches!(error, TransportError::PeerMisbehaved(_));
             }
             drop(accepted);
             done.send(()).unwrap();

@@ -1,6 +1,6 @@
 //! Tests specific to the transport between processes.
 
-use super::super::tests::{hello, on_thread};
+use super::super::tests::{assert_matches, hello, on_thread};
 use super::*;
 use crate::limits::MAX_FRAME_BYTES;
 use crate::message::{PROTOCOL_VERSION, RequestId};
@@ -29,10 +29,7 @@ fn abandon_ends_a_waiting_accept() {
     });
     starts.recv().unwrap();
     abandon.abandon();
-    assert!(matches!(
-        waiting.join().unwrap(),
-        Err(TransportError::Abandoned)
-    ));
+    assert_matches!(waiting.join().unwrap(), Err(TransportError::Abandoned));
 }
 
 #[test]
@@ -90,10 +87,7 @@ fn the_version_of_a_child_of_another_version_is_reported() {
         theirs: 0x7fff,
         ours: PROTOCOL_VERSION,
     };
-    assert!(
-        matches!(&error, TransportError::Protocol(e) if *e == wrong),
-        "{error}"
-    );
+    assert_matches!(&error, TransportError::Protocol(e) if *e == wrong);
 }
 
 #[test]
@@ -118,12 +112,9 @@ fn a_first_packet_other_than_hello_is_refused() {
         },
     ] {
         let error = refused(packet);
-        assert!(
-            matches!(
-                error,
-                TransportError::PeerMisbehaved(_) | TransportError::Protocol(_)
-            ),
-            "{error}"
+        assert_matches!(
+            error,
+            TransportError::PeerMisbehaved(_) | TransportError::Protocol(_)
         );
     }
 }
@@ -139,18 +130,12 @@ fn connecting_fails_once_the_listener_is_gone() {
 fn a_name_that_would_be_cut_is_refused() {
     let long = format!("/tmp/{}", "x".repeat(MAX_SOCKET_PATH));
     let error = connect(&long, hello(&Token::from_bytes([1; 16]))).unwrap_err();
-    assert!(
-        matches!(error, TransportError::NameTooLong { .. }),
-        "{error}"
-    );
-    assert!(matches!(
+    assert_matches!(error, TransportError::NameTooLong { .. });
+    assert_matches!(
         check_room(Path::new(&long)),
         Err(TransportError::NameTooLong { .. })
-    ));
-    assert!(matches!(
-        check_bound(&long),
-        Err(TransportError::NameTooLong { .. })
-    ));
+    );
+    assert_matches!(check_bound(&long), Err(TransportError::NameTooLong { .. }));
     assert!(check_room(Path::new(&"/".repeat(MAX_SOCKET_PATH - SOCKET_SUFFIX))).is_ok());
 }
 
@@ -233,10 +218,7 @@ mod guarded_packets {
         let (mut accepted, socket) = hostile();
         send(&socket, parts, attached);
         let error = accepted.ends.receiver.recv().unwrap_err();
-        assert!(
-            matches!(error, TransportError::PeerMisbehaved(_)),
-            "{error}"
-        );
+        assert_matches!(error, TransportError::PeerMisbehaved(_));
         let error = accepted.ends.receiver.recv().unwrap_err();
         assert!(matches!(error, TransportError::Disconnected), "{error}");
     }
@@ -261,12 +243,9 @@ mod guarded_packets {
             send(&socket, &[&header(24, 8), &[0; 8]], true);
         }
         let error = accepted.ends.receiver.recv().unwrap_err();
-        assert!(
-            matches!(
-                error,
-                TransportError::PeerMisbehaved("a packet of another kind")
-            ),
-            "{error}"
+        assert_matches!(
+            error,
+            TransportError::PeerMisbehaved("a packet of another kind")
         );
         drop((accepted, socket));
         // Other tests open and close descriptors meanwhile, but not 40 of them.
@@ -301,12 +280,9 @@ mod guarded_packets {
         }
         let mut accepted = listener.accept(&token).unwrap();
         let error = accepted.ends.receiver.recv().unwrap_err();
-        assert!(
-            matches!(
-                error,
-                TransportError::PeerMisbehaved("a packet of another kind")
-            ),
-            "{error}"
+        assert_matches!(
+            error,
+            TransportError::PeerMisbehaved("a packet of another kind")
         );
     }
 
@@ -323,10 +299,7 @@ mod guarded_packets {
         rustix::net::connect(&socket, &SocketAddrUnix::new(listener.name()).unwrap()).unwrap();
         send(&socket, &[&header(24, 1 << 63), &[0; 8]], false);
         let error = listener.accept(&Token::from_bytes([3; 16])).unwrap_err();
-        assert!(
-            matches!(error, TransportError::PeerMisbehaved(_)),
-            "{error}"
-        );
+        assert_matches!(error, TransportError::PeerMisbehaved(_));
     }
 
     #[test]
@@ -341,10 +314,7 @@ mod guarded_packets {
             std::thread::yield_now();
         }
         abandon.abandon();
-        assert!(matches!(
-            waiting.join().unwrap(),
-            Err(TransportError::Abandoned)
-        ));
+        assert_matches!(waiting.join().unwrap(), Err(TransportError::Abandoned));
     }
 
     /// The numbers of sockets that were accepted from the listener of this name. Only examines bare

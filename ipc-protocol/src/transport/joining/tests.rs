@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 
-use super::super::tests::{hello, on_thread};
+use super::super::tests::{assert_matches, hello, on_thread};
 use super::*;
 use crate::limits::MAX_REFUSAL_BYTES;
 use crate::message::{RequestId, ToChild};
@@ -271,12 +271,9 @@ fn attached_descriptors_are_not_received() {
     )
     .unwrap();
     let error = received(&next(&listener)).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            TransportError::PeerMisbehaved("a packet of another kind")
-        ),
-        "{error}"
+    assert_matches!(
+        error,
+        TransportError::PeerMisbehaved("a packet of another kind")
     );
 }
 

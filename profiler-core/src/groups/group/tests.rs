@@ -1,6 +1,5 @@
 //! Tests of handles, and of entries made while the registry or the manager is locked.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
@@ -29,9 +28,7 @@ fn all_handles_of_one_identity_are_one_group() {
 
 #[test]
 fn p3_missed_entries_are_handed_over_by_the_registering_thread_and_by_late_threads() {
-    let _alone = session::ALONE_IN_TESTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _alone = session::alone_in_tests();
     static LATE: Group = Group::named("plugin:late");
     LATE.miss();
     let found = LATE.resolve().unwrap();
@@ -50,9 +47,7 @@ fn p3_missed_entries_are_handed_over_by_the_registering_thread_and_by_late_threa
 
 #[test]
 fn p3_several_groups_entered_while_the_registry_is_busy_miss_one_entry_each() {
-    let _alone = session::ALONE_IN_TESTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _alone = session::alone_in_tests();
     static BUSY: [Group; 2] = [Group::named("plugin:busy 1"), Group::named("plugin:busy 2")];
     let params = SessionParams {
         features: Features::NO_SAMPLING,
@@ -75,9 +70,7 @@ fn a_clone_and_its_original_are_registered_together() {
 #[test]
 fn the_first_run_of_a_group_is_counted_while_the_managers_lock_is_held_briefly() {
     const GROUPS: usize = 64;
-    let _alone = session::ALONE_IN_TESTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _alone = session::alone_in_tests();
     let params = SessionParams {
         features: Features::NO_SAMPLING,
         ..SessionParams::default()

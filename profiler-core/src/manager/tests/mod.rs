@@ -15,7 +15,6 @@ use crate::params::SessionParams;
 use crate::pool::live::RowUse;
 use crate::pool::slot::{Commit, Opening};
 use crate::pool::{self, Pool, PoolSpec, Words};
-use crate::time::SessionClock;
 
 const PAGE: u64 = 4096;
 
@@ -35,17 +34,11 @@ struct Held {
 
 impl Bench {
     fn new(limit_pages: u64) -> Self {
-        let params = SessionParams::default();
         let limit = ByteLimit::new(limit_pages * PAGE);
-        let clock = SessionClock::start_now();
-        let id = pool::new_id().unwrap();
         let spec = PoolSpec {
-            id,
             limit,
             allowance: limit,
-            clock,
-            params,
-            name: String::new(),
+            ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
         let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
         let bench = Self {

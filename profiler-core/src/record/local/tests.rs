@@ -1,12 +1,11 @@
 //! Tests of threads that end within an entry, a session or their destructors.
 
-use std::sync::PoisonError;
-
 use super::super::join::join;
 use super::super::writer::Waiting;
 use super::*;
 use crate::params::{Features, SessionParams};
 use crate::session::{self, StartOptions};
+use test_support::threads::on_thread;
 
 #[test]
 fn a_thread_that_ends_within_an_entry_is_not_waited_for() {
@@ -24,18 +23,12 @@ fn a_thread_that_ends_within_an_entry_is_not_waited_for() {
             "every later stop waits for the end of this entry"
         );
     };
-    std::thread::Builder::new()
-        .spawn(body)
-        .unwrap()
-        .join()
-        .unwrap();
+    on_thread(body);
 }
 
 #[test]
 fn the_systems_thread_name_is_not_kept_outside_the_allocator() {
-    let _alone = session::ALONE_IN_TESTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _alone = session::alone_in_tests();
     let params = SessionParams {
         features: Features::NO_SAMPLING,
         ..SessionParams::default()

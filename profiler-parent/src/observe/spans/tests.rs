@@ -1,37 +1,12 @@
 //! Tests of pairing: its rules one by one, and a comparison with a naive model.
 
-use profiler_core::ids::ProcessId;
 use proptest::prelude::*;
 
-use super::super::event::{Origin, Shape};
 use super::*;
 
 fn span(thread: u64, name: &str, start: u64) -> OpenSpan {
-    let process = ProcessId::new(1);
-    let thread = ThreadId::new(thread);
-    let marker = ObservedMarker {
-        origin: Origin {
-            process,
-            process_name: "p".into(),
-            thread,
-            thread_name: "t".into(),
-        },
-        name: name.into(),
-        category: "Other".into(),
-        shape: Shape::Span,
-        start: SessionNs(0),
-        end: None,
-        span: None,
-        opened_before: false,
-        unfinished: false,
-        fields: Vec::new(),
-        flows: Vec::new(),
-        groups: Vec::new(),
-        details: Vec::new(),
-        cut: false,
-    };
     OpenSpan {
-        marker,
+        marker: ObservedMarker::test_span(thread, name),
         start: Timestamp::from_raw(start),
         id: None,
         label: None,

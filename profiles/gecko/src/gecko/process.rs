@@ -69,7 +69,29 @@ pub struct ProcessPart<'a, S> {
     pub latch: &'a FailureLatch,
 }
 
-impl<S: ByteSource> ProcessPart<'_, S> {
+impl<'a, S: ByteSource> ProcessPart<'a, S> {
+    /// The part of a process that has not ended, with the clock of its own pool and without late
+    /// markers.
+    pub fn new(
+        reader: &'a PoolReader<S>,
+        snapshot: &'a Snapshot,
+        spec: &'a ProfileSpec,
+        role: &'a ProcessRole,
+        latch: &'a FailureLatch,
+    ) -> Self {
+        let clock = reader.header().clock;
+        Self {
+            reader,
+            snapshot,
+            clock,
+            spec,
+            role,
+            ended: None,
+            late: None,
+            latch,
+        }
+    }
+
     /// Writes the whole object of a process that has no children in the profile.
     ///
     /// # Errors

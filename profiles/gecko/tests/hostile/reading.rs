@@ -105,20 +105,10 @@ fn write_profile(reader: &PoolReader<&Counted<'_>>, snapshot: &Snapshot) {
         is_root: true,
     };
     let latch = FailureLatch::default();
-    let clock = snapshot.header.clock;
     let progress = ProgressCell::new("");
-    let spec = &spec;
-    let role = &role;
-    let latch = &latch;
     let part = ProcessPart {
-        reader,
-        snapshot,
-        clock,
-        spec,
-        role,
-        ended: None,
-        late: None,
-        latch,
+        clock: snapshot.header.clock,
+        ..ProcessPart::new(reader, snapshot, &spec, &role, &latch)
     };
     let mut out = JsonWriter::new(std::io::sink());
     if let Ok(summary) = part.write(&mut out, progress.logger()) {

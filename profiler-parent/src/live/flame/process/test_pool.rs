@@ -9,7 +9,6 @@ use profiler_core::internal::pool::layout::{Layout, Region, SLOT_BYTES, THREAD_B
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::session::SessionParams;
-use profiler_core::time::SessionClock;
 use profiler_sys::OwnFile;
 
 use super::super::sample_bytes::TestSample;
@@ -35,9 +34,7 @@ impl TestPool {
             id,
             limit,
             allowance: limit,
-            clock: SessionClock::start_now(),
-            params: SessionParams::default(),
-            name: String::new(),
+            ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         });
         let file = OwnFile::from(file.unwrap());
         let layout = PoolReader::open(&file).unwrap().header().layout;

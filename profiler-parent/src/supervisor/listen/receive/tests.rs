@@ -9,6 +9,7 @@ use ipc_protocol::message::{Hello, PROTOCOL_VERSION, RequestId};
 use ipc_protocol::transport::listener::Endpoint;
 use ipc_protocol::transport::{ChildEnds, inherited, listener};
 use profiler_core::ids::{ProcessId, ProcessStart};
+use test_support::assert_matches;
 use test_support::patience::until;
 
 use super::*;
@@ -39,9 +40,7 @@ impl TestReceiver {
         let (listener, line) = listener::Listener::inherited().unwrap();
         let child = self.add_child(key, listener, line);
         let key = PoolId::new(key);
-        assert!(
-            matches!(self.next(), SupervisorEvent::Connected { key: receiver, .. } if receiver == key)
-        );
+        assert_matches!(self.next(), SupervisorEvent::Connected { key: receiver, .. } if receiver == key);
         child
     }
 
@@ -122,10 +121,7 @@ fn closed_is_sent_once_after_the_last_message() {
     drop(child);
     assert_eq!(receiver.message(1).0, done(1));
     let closed = receiver.next();
-    assert!(
-        matches!(&closed, SupervisorEvent::Closed { key, error: TransportError::Disconnected } if *key == PoolId::new(1)),
-        "{closed:?}"
-    );
+    assert_matches!(&closed, SupervisorEvent::Closed { key, error: TransportError::Disconnected } if *key == PoolId::new(1));
     receiver.receivers.stop();
     assert_eq!(
         receiver.events.recv_timeout(LONG).unwrap_err(),
@@ -160,25 +156,25 @@ fn an_abandoned_channel_is_closed_before_and_after_hello() {
         })
         .unwrap();
     abandon.abandon();
-    assert!(matches!(
+    assert_matches!(
         receiver.next(),
         SupervisorEvent::Closed {
             error: TransportError::Abandoned,
             ..
         }
-    ));
+    );
     let (listener, line) = listener::Listener::named().unwrap();
     let hang_up = listener.cancel_handle();
     let _child = receiver.add_child(2, listener, line);
     assert!(matches!(receiver.next(), SupervisorEvent::Connected { .. }));
     hang_up.hang_up();
-    assert!(matches!(
+    assert_matches!(
         receiver.next(),
         SupervisorEvent::Closed {
             error: TransportError::Disconnected,
             ..
         }
-    ));
+    );
 }
 
 #[test]
@@ -200,15 +196,12 @@ fn a_closed_socket_that_a_fork_holds_is_reported_and_delays_no_other_child() {
     }
     child.sender.send(&done(1)).unwrap();
     let closed = receiver.next();
-    assert!(
-        matches!(
-            &closed,
-            SupervisorEvent::Closed {
-                error: TransportError::DescriptorLost(_),
-                ..
-            }
-        ),
-        "{closed:?}"
+    assert_matches!(
+        &closed,
+        SupervisorEvent::Closed {
+            error: TransportError::DescriptorLost(_),
+            ..
+        }
     );
     // The message stays unread, and the old set would report it again and again.
     let is_new = || !Arc::ptr_eq(&before, &receiver.receivers.mailbox.set());

@@ -28,18 +28,8 @@ pub(super) fn profile_since(since: Option<Timestamp>) -> (Value, EntryCounts) {
         is_root: true,
     };
     let latch = FailureLatch::default();
-    let clock = reader.header().clock;
     let progress = ProgressCell::new("");
-    let part = ProcessPart {
-        reader: &reader,
-        snapshot: &snapshot,
-        clock,
-        spec: &spec,
-        role: &role,
-        ended: None,
-        late: None,
-        latch: &latch,
-    };
+    let part = ProcessPart::new(&reader, &snapshot, &spec, &role, &latch);
     let mut out = JsonWriter::new(Vec::new());
     let counts = part.write(&mut out, progress.logger()).unwrap().counts;
     (
