@@ -94,12 +94,19 @@ export class Browser {
     throw new Error(`never came true: ${expression}`);
   }
 
-  /** Clicks in the middle of the first element that matches. */
+  /** Clicks in the middle of the first element that matches. Clicks again if the page moved the element away. */
   async press(selector) {
-    const { x, y } = await this.standing(selector);
-    for (const type of ["mousePressed", "mouseReleased"]) {
-      await this.send("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 });
+    for (let tries = 0; tries < 5; tries += 1) {
+      const { x, y } = await this.standing(selector);
+      const heard = `document.querySelector(${JSON.stringify(selector)})
+        .addEventListener("click", () => { window.heardClick = true; }, { once: true }); window.heardClick = false`;
+      await this.evaluate(heard);
+      for (const type of ["mousePressed", "mouseReleased"]) {
+        await this.send("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 });
+      }
+      if (await this.evaluate("window.heardClick || !document.querySelector(" + JSON.stringify(selector) + ")")) return;
     }
+    throw new Error(`no click reaches ${selector}`);
   }
 
   /** Moves the pointer to the first element that matches until the page no longer moves the element. */
