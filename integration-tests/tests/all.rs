@@ -15,6 +15,7 @@ mod agent_c;
 mod agent_forks;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_library;
+mod agent_observed;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_programs;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

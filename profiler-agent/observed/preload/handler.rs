@@ -208,6 +208,7 @@ fn take_sample(row: usize, context: &Context) {
         more_pages: claimed.len as u32 - 1,
         pages: more,
         claims: claimed.claims,
+        tid: shared.tid.load(Ordering::Relaxed),
         ..SampleHead::default()
     };
     copy(&claimed, first, start, bytes, head, began);

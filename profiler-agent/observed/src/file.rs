@@ -360,6 +360,7 @@ fn head_of(bytes: &[u8]) -> SampleHead {
         flags: half(offset_of!(SampleHead, flags)),
         held: half(offset_of!(SampleHead, held)),
         more_pages: half(offset_of!(SampleHead, more_pages)),
+        tid: half(offset_of!(SampleHead, tid)).cast_signed(),
         ..SampleHead::default()
     };
     let pages = bytes

@@ -247,7 +247,11 @@ pub struct SampleHead {
     /// The value of [`Control::claimed`] of the first page, and of the further ones.
     pub claims: [u8; SAMPLE_PAGES],
     /// 0.
-    pub reserved: [u8; 10],
+    pub reserved: [u8; 2],
+    /// The number of the thread, as its process sees it.
+    pub tid: i32,
+    /// 0.
+    pub reserved_end: [u8; 4],
 }
 
 /// In [`SampleHead::flags`]: the stack is longer than the bytes.

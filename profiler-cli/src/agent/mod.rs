@@ -94,6 +94,17 @@ impl Agent {
         }
     }
 
+    /// The library that observes programs from outside. Writes it like the agent.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub(crate) fn observer() -> Result<Self, AgentError> {
+        let path = place::path_for_loader(profiler_observed::LIBRARY)?;
+        Ok(Self {
+            entry: path.into_os_string(),
+        })
+    }
+
     /// Makes the program that `command` starts, and all programs below it, load the library. Keeps
     /// what the environment of this process asks for.
     pub(crate) fn load_into(&self, command: &mut Command) {

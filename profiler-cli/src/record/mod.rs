@@ -117,6 +117,10 @@ pub(crate) struct RecordArgs {
     /// Profiles only programs that call `profiler_child::init()`: preloads no library
     #[arg(long)]
     no_agent: bool,
+    /// Observes programs from outside: puts no recorder into them. Under development: threads that
+    /// wait have no stacks yet, and programs that call the profiler do not record their own markers
+    #[arg(long, hide = true, conflicts_with = "no_agent")]
+    observed: bool,
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
@@ -164,6 +168,10 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let mut command = options.command();
     if let Some(agent) = &agent {
         agent.load_into(&mut command);
+    }
+    if options.observed {
+        let (name, value) = session.observed_variable()?;
+        command.env(name, value);
     }
     let program = PathBuf::from(command.get_program());
     let mut child = session.spawn(&options.shown_name(), command)?;
@@ -237,7 +245,11 @@ impl RecordArgs {
         if self.no_agent {
             return None;
         }
-        let found = Agent::find();
+        let found = if self.observed {
+            Agent::observer()
+        } else {
+            Agent::find()
+        };
         if let Err(error) = &found {
             tell(&format!(
                 "profiler: only programs that call profiler_child::init() are profiled: {}",

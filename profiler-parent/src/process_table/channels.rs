@@ -7,7 +7,13 @@ use std::sync::{Arc, Weak};
 
 use ipc_protocol::message::Hello;
 use profiler_core::ids::PoolId;
+#[cfg(feature = "observed")]
+use profiler_core::ids::ProcessId;
+#[cfg(feature = "observed")]
+use profiler_sys::OwnFile;
 
+#[cfg(feature = "observed")]
+use super::Remains;
 use super::{ProcessState, ProcessTable, TrackedProcess};
 use crate::controller::ProcessFigures;
 use crate::generated_code::ProcessFiles;
@@ -28,6 +34,36 @@ impl ProcessTable {
             process.greet(hello, facts)
         });
         lives == Some(true)
+    }
+
+    /// Makes a spawned process that has not connected an observed one: this session writes its pool.
+    /// `None` if no such process has this number.
+    #[cfg(feature = "observed")]
+    pub(crate) fn observe_spawned(
+        &self,
+        pid: ProcessId,
+        program: &str,
+    ) -> Option<(PoolId, Arc<OwnFile>)> {
+        let mut all = self.lock();
+        let is_it = |process: &TrackedProcess| {
+            process.pid == pid
+                && process.state == ProcessState::Starting
+                && !process.has_joined
+                && !process.remains.is_taken()
+        };
+        let (key, process) = all.iter_mut().find(|(_, process)| is_it(process))?;
+        let Remains::Pool(pool) = &process.remains else {
+            return None;
+        };
+        let found = (*key, Arc::clone(pool));
+        process.said_hello = true;
+        process.state = ProcessState::Connected;
+        process.part_file = None; // it writes no part
+        process.program = Some(program.to_owned());
+        process.take_program_name();
+        drop(all);
+        self.changed.notify_all();
+        Some(found)
     }
 
     /// Notes that the channel of a process has closed, for this reason. The first reason is the

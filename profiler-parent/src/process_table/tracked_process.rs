@@ -136,6 +136,22 @@ impl TrackedProcess {
         }
     }
 
+    /// Creates the entry of a process whose program is observed. It records from the start, and its
+    /// pool is complete without it.
+    #[cfg(feature = "observed")]
+    pub(crate) fn observed(
+        name: &str,
+        process: (ProcessId, ProcessStart),
+        parent: Option<ProcessId>,
+        remains: Remains,
+    ) -> Self {
+        Self {
+            state: ProcessState::Connected,
+            said_hello: true,
+            ..Self::joined(name, process, parent, remains)
+        }
+    }
+
     /// With the process that started it.
     pub(crate) fn with_parent(mut self, parent: ProcessId) -> Self {
         self.parent = Some(parent);

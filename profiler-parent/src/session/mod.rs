@@ -162,6 +162,19 @@ impl Session {
         Ok(())
     }
 
+    /// The environment variable that makes programs observed that do not call the profiler. They
+    /// must also load the library of `profiler-observed`, through `LD_PRELOAD`.
+    ///
+    /// The first call makes a private directory, below `$XDG_RUNTIME_DIR`, `/dev/shm` or the
+    /// temporary directory, and starts a thread that reads the files of the programs.
+    ///
+    /// # Errors
+    /// If the system refuses the directory or the thread.
+    #[cfg(feature = "observed")]
+    pub fn observed_variable(&self) -> std::io::Result<(&'static str, std::ffi::OsString)> {
+        self.supervisor.observed_variable()
+    }
+
     /// The environment variables with which a process can join this session, for spawners that do
     /// not use [`Command`] or that clear the environment. [`Session::prepare`] sets them.
     ///

@@ -52,6 +52,8 @@ pub(super) struct ControlLoop {
     sampling_paused: Option<Control>,
     /// The probes that all children measure.
     probes: Probes,
+    #[cfg(feature = "observed")]
+    observed: super::observed::ObservedPools,
 }
 
 impl ControlLoop {
@@ -82,6 +84,8 @@ impl ControlLoop {
             paused: None,
             sampling_paused: None,
             probes: Probes::NONE,
+            #[cfg(feature = "observed")]
+            observed: super::observed::ObservedPools::default(),
         }
     }
 
@@ -148,7 +152,23 @@ impl ControlLoop {
                 drop(in_flight);
             }
             SupervisorEvent::Closed { key, error } => self.closed(key, &error),
+            #[cfg(feature = "observed")]
+            SupervisorEvent::Exited { key, status } if self.observed.ends(key, status) => {}
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
+            #[cfg(feature = "observed")]
+            SupervisorEvent::ObservedStarted { key, commands } => {
+                self.observed.add(key, commands);
+                self.account(Event::Connected { key });
+            }
+            #[cfg(feature = "observed")]
+            SupervisorEvent::ObservedUpdate { key, update } => self.hear_update(key, update),
+            #[cfg(feature = "observed")]
+            SupervisorEvent::ObservedEnded { key, has_executed } => {
+                match self.observed.remove(key) {
+                    _ if has_executed => self.executed(key),
+                    status => self.exited(key, status),
+                }
+            }
             SupervisorEvent::Executed { key } => self.executed(key),
             SupervisorEvent::SetLimit { limit, obeyed } => {
                 self.shrinking.push(obeyed);
@@ -324,6 +344,12 @@ impl ControlLoop {
             Control::SetProbes(probes) => self.probes = probes,
             _ => {}
         }
+        #[cfg(feature = "observed")]
+        {
+            let is_paused = self.paused.is_some()
+                || matches!(self.sampling_paused, Some(Control::PauseSampling));
+            self.observed.pause(is_paused);
+        }
         let keys: Vec<PoolId> = self.links.keys().copied().collect();
         for key in &keys {
             let allowance = self.allowance(*key);
@@ -419,12 +445,16 @@ impl ControlLoop {
             Command::Await { key, allowance } if self.local == Some(key) => {
                 session::set_allowance(allowance)
             }
+            #[cfg(feature = "observed")]
+            Command::Await { key, allowance } if self.observed.set_allowance(key, allowance) => {}
             Command::Await { key, allowance } => {
                 self.send(key, &ToChild::AwaitNextChunkManagerUpdate { allowance });
             }
             Command::Destroy { key, at_or_before } if self.local == Some(key) => {
                 session::destroy_released_chunks_at_or_before(at_or_before);
             }
+            #[cfg(feature = "observed")]
+            Command::Destroy { key, at_or_before } if self.observed.destroy(key, at_or_before) => {}
             Command::Destroy {
                 key,
                 at_or_before: timestamp,

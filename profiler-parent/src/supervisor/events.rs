@@ -8,10 +8,14 @@ use crossbeam_channel::Sender;
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::{self, TransportError};
 use profiler_core::ids::{ByteLimit, PoolId};
+#[cfg(feature = "observed")]
+use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_gecko::ProfileSpec;
 
 use super::link::Control;
 use super::listen::InFlight;
+#[cfg(feature = "observed")]
+use super::observed::ReaderCommand;
 use crate::controller::{Event, Refusal};
 use crate::gather::state::Input;
 
@@ -52,6 +56,18 @@ pub(crate) enum SupervisorEvent {
         allow(dead_code)
     )]
     Executed { key: PoolId },
+    /// A program is observed: its pool is written by the reader, which takes commands.
+    #[cfg(feature = "observed")]
+    ObservedStarted {
+        key: PoolId,
+        commands: Sender<ReaderCommand>,
+    },
+    /// The chunks of an observed program have changed.
+    #[cfg(feature = "observed")]
+    ObservedUpdate { key: PoolId, update: ManagerUpdate },
+    /// An observed program has ended, and its pool is complete.
+    #[cfg(feature = "observed")]
+    ObservedEnded { key: PoolId, has_executed: bool },
     /// The limit changes. `obeyed` receives a message when at most the new limit is held.
     SetLimit {
         limit: ByteLimit,

@@ -19,9 +19,13 @@ mod join;
 mod link;
 mod listen;
 mod local_process;
+#[cfg(feature = "observed")]
+mod observed;
 mod outer;
 mod spawn;
 
+#[cfg(feature = "observed")]
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,6 +54,8 @@ use join::{JoinService, Limits};
 pub(crate) use link::Control;
 use listen::ChildReceivers;
 pub(crate) use local_process::LocalProcessError;
+#[cfg(feature = "observed")]
+use observed::ObservedService;
 use outer::Recorded;
 pub(crate) use outer::{OuterSession, release_handed_memory};
 pub(crate) use spawn::Trust;
@@ -148,6 +154,9 @@ pub(crate) struct Supervisor {
     thread: Option<JoinHandle<()>>,
     /// Lets processes join by themselves, once the session's address is needed.
     joining: Mutex<Option<JoinService>>,
+    /// Observes programs, once that is asked for.
+    #[cfg(feature = "observed")]
+    observed: Mutex<Option<ObservedService>>,
 }
 
 impl Supervisor {
@@ -180,6 +189,8 @@ impl Supervisor {
             handle,
             thread: Some(thread),
             joining: Mutex::new(None),
+            #[cfg(feature = "observed")]
+            observed: Mutex::new(None),
         })
     }
 
@@ -196,6 +207,22 @@ impl Supervisor {
         let address = service.address().clone();
         *joining = Some(service);
         Ok(address)
+    }
+
+    /// The environment variable that makes a program observed. The first call starts the reader.
+    ///
+    /// # Errors
+    /// If the system refuses a directory or a thread.
+    #[cfg(feature = "observed")]
+    pub(crate) fn observed_variable(&self) -> io::Result<(&'static str, OsString)> {
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        if observed.is_none() {
+            let context = Arc::clone(&self.context);
+            *observed = Some(ObservedService::start(context, self.handle.clone())?);
+        }
+        let service = observed.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let (name, value) = service.variable();
+        Ok((name, value.to_owned()))
     }
 
     /// Lets no further process join, and removes the address.
@@ -287,6 +314,8 @@ fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.stop_joining();
+        #[cfg(feature = "observed")]
+        drop(self.observed.get_mut().map(Option::take)); // it sends to the supervisor
         // First, so that no exit is sent to a supervisor that has ended: a thread that waits for a
         // child now waits for the child itself.
         self.handle.watcher.stop();

@@ -1,0 +1,181 @@
+//! Tests of `profiler record --observed`: nothing of the profiler's is in the programs but a shared
+//! file, a signal handler and timers.
+
+use anyhow::Context;
+use integration_tests::foreign::{Recorded, Workplace};
+use integration_tests::profile::Profile;
+use integration_tests::{own_process, programs};
+
+const OBSERVED: [&str; 1] = ["--observed"];
+
+/// Spins in a function for some milliseconds of processor time, in so many threads and in so many
+/// forked children, and prints how much the main process has used.
+const SPIN: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static long cpu(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); return t.tv_sec * 1000000000L + t.tv_nsec; }
+static volatile unsigned long sink;
+__attribute__((noinline)) static void hot_function(long ms) {
+    long end = cpu(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000;
+    while (cpu(CLOCK_THREAD_CPUTIME_ID) < end) for (int i = 0; i < 100000; i++) sink = sink * 31 + i;
+}
+static void *run(void *ms) { hot_function((long)ms); return 0; }
+int main(int count, char **words) {
+    const char *kind = words[1];
+    long ms = atol(words[2]);
+    if (!strcmp(kind, "threads")) {
+        pthread_t all[3];
+        for (int i = 0; i < 3; i++) pthread_create(&all[i], 0, run, (void *)ms);
+        for (int i = 0; i < 3; i++) pthread_join(all[i], 0);
+    } else if (!strcmp(kind, "workers")) {
+        for (int i = 0; i < 4; i++)
+            if (!fork()) { if (getuid() == 0 && (setgid(65534) || setuid(65534))) _exit(9); hot_function(ms); _exit(0); }
+        while (wait(0) > 0) continue;
+    } else if (!strcmp(kind, "blocked")) {
+        sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
+        hot_function(ms);
+    } else if (!strcmp(kind, "killed")) {
+        hot_function(ms); raise(SIGKILL);
+    } else hot_function(ms);
+    printf("%ld\n", cpu(CLOCK_PROCESS_CPUTIME_ID));
+    return 0;
+}
+"#;
+
+fn record(place: &Workplace, words: &[&str]) -> anyhow::Result<Recorded> {
+    let spin = place.compile("spin", SPIN, &["-O1", "-pthread"])?;
+    let spin = spin.to_str().context("a path")?;
+    place.record_with(&OBSERVED, &[&[spin], words].concat())
+}
+
+/// The processor time in the samples of all processes of this name, in nanoseconds.
+fn sampled_ns(profile: &Profile, name: &str) -> u64 {
+    let processes = profile
+        .processes
+        .iter()
+        .filter(|process| process.name == name);
+    let threads = processes.flat_map(|process| &process.threads);
+    let samples = threads.flat_map(|thread| &thread.samples.all);
+    samples.filter_map(|sample| sample.cpu_ns).sum()
+}
+
+/// How many samples have a stack in the test program, and how many there are.
+fn in_program(profile: &Profile) -> (usize, usize) {
+    let threads = profile
+        .processes
+        .iter()
+        .flat_map(|process| &process.threads);
+    threads.fold((0, 0), |(inside, all), thread| {
+        let (here, _) = thread.samples.of(|name| name.starts_with("spin+"));
+        (inside + here, all + thread.samples.all.len())
+    })
+}
+
+#[test]
+fn all_processor_time_of_a_program_is_in_samples() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    for kind in ["alone", "threads", "blocked"] {
+        let recorded = record(&place, &[kind, "400"])?;
+        assert!(recorded.output.status.success(), "{}", recorded.said());
+        let own: u64 = String::from_utf8_lossy(&recorded.output.stdout)
+            .trim()
+            .parse()?;
+        let profile = recorded.profile()?;
+        let sampled = sampled_ns(&profile, "spin");
+        assert!(sampled * 100 >= own * 97, "{kind}: {sampled} of {own}");
+        // The program goes on for a moment after it has printed its time.
+        assert!(sampled < own + own / 5, "{kind}: {sampled} of {own}");
+        let (inside, all) = in_program(&profile);
+        assert!(inside * 10 >= all * 8, "{kind}: {inside} of {all}");
+        assert_eq!(
+            recorded.verdicts("spin")?,
+            ["complete"],
+            "{}",
+            recorded.said()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn workers_that_change_their_user_are_in_the_profile_with_their_time() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let recorded = record(&place, &["workers", "100"])?;
+    let profile = recorded.profile()?;
+    let processes = profile
+        .processes
+        .iter()
+        .filter(|process| process.name == "spin");
+    assert_eq!(processes.count(), 5, "{}", recorded.said());
+    let sampled = sampled_ns(&profile, "spin");
+    assert!(sampled >= 400_000_000, "{sampled}");
+    Ok(())
+}
+
+#[test]
+fn a_killed_program_keeps_its_samples() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let recorded = record(&place, &["killed", "400"])?;
+    assert_eq!(recorded.output.status.code(), Some(128 + 9));
+    let sampled = sampled_ns(&recorded.profile()?, "spin");
+    assert!(sampled >= 300_000_000, "{sampled}");
+    Ok(())
+}
+
+#[test]
+fn every_short_program_is_in_the_profile() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let script = "for i in $(seq 200); do /bin/true; done; exit 3";
+    let recorded = place.record_with(&OBSERVED, &["/bin/sh", "-c", script])?;
+    assert_eq!(recorded.output.status.code(), Some(3));
+    let profile = recorded.profile()?;
+    let runs = profile
+        .processes
+        .iter()
+        .filter(|process| process.name == "true");
+    assert_eq!(runs.count(), 200, "{}", recorded.said());
+    Ok(())
+}
+
+#[test]
+fn well_known_programs_do_the_same() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let known = [
+        programs::bash()?,
+        programs::git()?,
+        programs::make(&place)?,
+        programs::python(&place, "fork")?,
+        programs::node(&place)?,
+        programs::java(&place)?,
+    ];
+    for program in known.iter().flatten() {
+        let words: Vec<&str> = program.iter().map(String::as_str).collect();
+        let alone = place.run(&words)?;
+        let recorded = place.record_with(&OBSERVED, &words)?;
+        assert_eq!(
+            recorded.output.status.code(),
+            alone.status.code(),
+            "{words:?}"
+        );
+        let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(
+            string(&recorded.output.stdout),
+            string(&alone.stdout),
+            "{words:?}"
+        );
+        assert!(!recorded.profile()?.processes.is_empty());
+    }
+    Ok(())
+}

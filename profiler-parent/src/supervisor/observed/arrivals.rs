@@ -1,0 +1,88 @@
+//! Who an observed process is, as the system sees it.
+//!
+//! The file of a process contains its number as the process sees it. That is another number in
+//! another PID namespace, and the process may have ended. So a number counts only if its process
+//! maps the file.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_observed::file::{ObservedHeader, ObservedText};
+use profiler_sys::OwnDescriptor;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::sys::{facts_of, maps_file};
+
+/// A process that has made a file.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// Its number here if it is known, otherwise the one that it claims.
+    pub(super) pid: ProcessId,
+    /// When it began; 0 if it has ended, or is not found.
+    pub(super) start: ProcessStart,
+    pub(super) parent: Option<ProcessId>,
+    /// Its name: that of its program.
+    pub(super) name: String,
+    /// A descriptor of the process, if it runs and is found.
+    pub(super) process: Option<OwnDescriptor<OwnedFd>>,
+}
+
+/// Identifies the process that has made a file.
+pub(super) fn identify(path: &Path, header: &ObservedHeader, text: &ObservedText) -> Arrival {
+    let claimed = ProcessId::new(header.pid);
+    let found = File::open(path).ok().and_then(|file| find(claimed, &file));
+    let facts = found.and_then(facts_of);
+    let parent = facts
+        .map(|facts| facts.parent)
+        .or(Some(ProcessId::new(header.parent)));
+    Arrival {
+        pid: found.unwrap_or(claimed),
+        start: facts.map_or(ProcessStart::new(0), |facts| facts.start),
+        parent: parent.filter(|parent| parent.get() != 0),
+        name: name_of_program(text),
+        process: found.filter(|_| facts.is_some()).and_then(descriptor_of),
+    }
+}
+
+/// The process that maps the file: the one that it claims to be, or one in another namespace.
+fn find(claimed: ProcessId, file: &File) -> Option<ProcessId> {
+    if maps_file(claimed, file) == Some(true) {
+        return Some(claimed);
+    }
+    // A process that runs with this number in another namespace has it among its own numbers.
+    let entries = std::fs::read_dir("/proc").ok()?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers
+        .map(ProcessId::new)
+        .filter(|pid| calls_itself(*pid, claimed))
+        .find(|pid| maps_file(*pid, file) == Some(true))
+}
+
+/// Whether a process has this number in the innermost PID namespace that it is in, and another one
+/// here.
+fn calls_itself(pid: ProcessId, claimed: ProcessId) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let innermost = numbers.and_then(|numbers| numbers.split_whitespace().last());
+    pid != claimed && innermost.and_then(|number| number.parse().ok()) == Some(claimed.get())
+}
+
+fn descriptor_of(pid: ProcessId) -> Option<OwnDescriptor<OwnedFd>> {
+    let pid = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
+    let descriptor = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    Some(OwnDescriptor::new(descriptor))
+}
+
+/// The file name of the program.
+fn name_of_program(text: &ObservedText) -> String {
+    let path = String::from_utf8_lossy(&text.program).into_owned();
+    let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if name.is_empty() {
+        "process".to_owned()
+    } else {
+        name.to_owned()
+    }
+}

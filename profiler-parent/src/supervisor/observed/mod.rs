@@ -1,0 +1,132 @@
+//! Observed programs: programs that do not call the profiler, and into which the library of
+//! `profiler-observed` is loaded. Linux, x86-64 and aarch64.
+//!
+//! Started by [`super::Supervisor`] when programs are to be observed. Each program makes a file in
+//! the session's directory, into which its signal handler copies registers and stacks. One thread
+//! reads all files, unwinds, and writes the samples of each program into a pool. For everything
+//! else in the session, an observed program is a process like any other.
+//!
+//! ```text
+//! program: handler ──▶ file ──▶ reader's thread ──▶ pool ──▶ captures, live page, recovery, …
+//!                                    │  ▲
+//!                          updates   ▼  │  allowance, destroy, ended
+//!                                  supervisor ◀── exit watcher (pidfd)
+//! ```
+//!
+//! Invariants: a program costs the session no message and no thread; the reader trusts nothing in a
+//! file; the pool of a program obeys its allowance like every other; only the reader writes a pool,
+//! until it has told the supervisor that the program has ended.
+
+mod arrivals;
+mod directory;
+mod pools;
+mod program;
+mod reader;
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam_channel::{Sender, unbounded};
+use profiler_core::ids::{ByteLimit, PoolId};
+use profiler_core::time::{ClockKind, Timestamp};
+use profiler_observed::{Observation, VARIABLE};
+use profiler_sys::spawn_quiet;
+
+use super::{SupervisorContext, SupervisorHandle};
+use directory::ObservedDirectory;
+pub(super) use pools::ObservedPools;
+use reader::ObservedReader;
+
+/// The signal of the timers, a real-time signal: `SIGRTMAX - 3`.
+const SIGNAL: u8 = 61;
+/// The shortest interval that programs are asked for.
+const SHORTEST_INTERVAL_NS: u64 = 100_000;
+
+/// What the supervisor tells the reader.
+#[derive(Debug)]
+pub(crate) enum ReaderCommand {
+    /// The pool may hold so many bytes.
+    SetAllowance {
+        /// The program's pool.
+        key: PoolId,
+        /// The bytes.
+        allowance: ByteLimit,
+    },
+    /// The released chunks up to this time are to be destroyed.
+    Destroy {
+        /// The program's pool.
+        key: PoolId,
+        /// The time.
+        at_or_before: Timestamp,
+    },
+    /// The process has ended. The reader reads the rest, and answers with
+    /// [`super::SupervisorEvent::ObservedEnded`].
+    Ended {
+        /// The program's pool.
+        key: PoolId,
+    },
+    /// Nothing is recorded until further notice, or again.
+    Pause(bool),
+    /// The session is over.
+    End,
+}
+
+/// The directory of observed programs, and the thread that reads it.
+#[derive(Debug)]
+pub(super) struct ObservedService {
+    directory: Arc<ObservedDirectory>,
+    value: std::ffi::OsString,
+    commands: Sender<ReaderCommand>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl ObservedService {
+    /// Makes the directory and starts the thread.
+    ///
+    /// # Errors
+    /// If the system refuses the directory or the thread.
+    pub(super) fn start(
+        context: Arc<SupervisorContext>,
+        supervisor: SupervisorHandle,
+    ) -> io::Result<Self> {
+        let directory = Arc::new(ObservedDirectory::new()?);
+        let asked = Observation {
+            directory: directory.path(),
+            signal: SIGNAL,
+            interval_ns: context.params.interval_ns.max(SHORTEST_INTERVAL_NS),
+            uses_cycle_counter: context.time.clock().kind == ClockKind::CycleCounter,
+        };
+        let value = asked
+            .value()
+            .ok_or_else(|| io::Error::other("the path of the directory is too long"))?;
+        let (commands, orders) = unbounded();
+        let reader = ObservedReader::new(
+            context,
+            supervisor,
+            Arc::clone(&directory),
+            commands.clone(),
+        );
+        let thread = spawn_quiet("profiler-observed", move || reader.run(&orders))?;
+        Ok(Self {
+            directory,
+            value,
+            commands,
+            thread: Some(thread),
+        })
+    }
+
+    /// The variable that makes programs observed, with the library in `LD_PRELOAD`.
+    pub(super) fn variable(&self) -> (&'static str, &std::ffi::OsStr) {
+        (VARIABLE, &self.value)
+    }
+}
+
+impl Drop for ObservedService {
+    fn drop(&mut self) {
+        let _ = self.commands.send(ReaderCommand::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.directory.remove();
+    }
+}

@@ -1,0 +1,361 @@
+//! The thread that reads the files of all observed programs.
+//!
+//! A pass looks for new files, empties the rings, and carries out what the supervisor has asked
+//! for. Programs that have used no processor time lately are looked at less often.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::internal::observed::{
+    LoadedFile, ObservedFiles, ObservedProcess, PoolProcess, PoolWriter,
+};
+use profiler_core::internal::pool;
+use profiler_core::time::Timestamp;
+use profiler_observed::file::{ObservedFile, ObservedFileError, ObservedHeader, ObservedText};
+
+use super::ReaderCommand;
+use profiler_sys::OwnFile;
+
+use super::arrivals::{Arrival, identify};
+use super::directory::{DirectoryState, ObservedDirectory};
+use super::program::ObservedProgram;
+use crate::controller::{Event, Refusal};
+use crate::process_table::{Remains, TrackedProcess};
+use crate::supervisor::spawn::{ask_to_join, make_pool};
+use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
+
+/// The time between two passes while programs run.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A program without samples is looked at in every so many passes.
+const IDLE_PASSES: u32 = 8;
+/// The passes without samples after which a program counts as idle.
+const IDLE_AFTER: u32 = 25;
+
+/// How often a program has had no samples, in a row.
+#[derive(Debug)]
+struct Reading {
+    program: ObservedProgram,
+    quiet_passes: u32,
+}
+
+/// Reads the files of observed programs.
+#[derive(Debug)]
+pub(super) struct ObservedReader {
+    context: Arc<SupervisorContext>,
+    supervisor: SupervisorHandle,
+    directory: Arc<ObservedDirectory>,
+    commands: Sender<ReaderCommand>,
+    files: ObservedFiles,
+    programs: BTreeMap<PoolId, Reading>,
+    seen: DirectoryState,
+    /// The names of all files that are read or were refused.
+    known: HashSet<OsString>,
+    /// The processor time of processes at the end of the program that they have replaced.
+    replaced: HashMap<ProcessId, u64>,
+    is_paused: bool,
+    passes: u32,
+}
+
+impl ObservedReader {
+    pub(super) fn new(
+        context: Arc<SupervisorContext>,
+        supervisor: SupervisorHandle,
+        directory: Arc<ObservedDirectory>,
+        commands: Sender<ReaderCommand>,
+    ) -> Self {
+        Self {
+            context,
+            supervisor,
+            directory,
+            commands,
+            files: ObservedFiles::new(),
+            programs: BTreeMap::new(),
+            seen: DirectoryState::default(),
+            known: HashSet::new(),
+            replaced: HashMap::new(),
+            is_paused: false,
+            passes: 0,
+        }
+    }
+
+    /// Runs until the session ends.
+    pub(super) fn run(mut self, orders: &Receiver<ReaderCommand>) {
+        loop {
+            match orders.recv_timeout(PAUSE) {
+                Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(order) => self.carry_out(order),
+                Err(RecvTimeoutError::Timeout) => self.pass(),
+            }
+            for order in orders.try_iter().collect::<Vec<_>>() {
+                if matches!(order, ReaderCommand::End) {
+                    return;
+                }
+                self.carry_out(order);
+            }
+            self.send_updates();
+        }
+    }
+
+    fn carry_out(&mut self, order: ReaderCommand) {
+        let pool = |key: &PoolId| Some(self.programs.get(key)?.program.process().pool());
+        match order {
+            ReaderCommand::SetAllowance { key, allowance } => {
+                if let Some(pool) = pool(&key) {
+                    pool.set_allowance(allowance);
+                }
+            }
+            ReaderCommand::Destroy { key, at_or_before } => {
+                if let Some(pool) = pool(&key) {
+                    pool.destroy_released_chunks_at_or_before(at_or_before);
+                }
+            }
+            ReaderCommand::Ended { key } => {
+                self.look_for_files(); // a program that it has executed at its end
+                self.end(key);
+            }
+            ReaderCommand::Pause(is_paused) => self.is_paused = is_paused,
+            ReaderCommand::End => {}
+        }
+    }
+
+    fn pass(&mut self) {
+        self.passes = self.passes.wrapping_add(1);
+        self.look_for_files();
+        let reads_idle = self.passes.is_multiple_of(IDLE_PASSES);
+        for reading in self.programs.values_mut() {
+            let is_idle = reading.quiet_passes > IDLE_AFTER;
+            if is_idle && !reads_idle {
+                continue;
+            }
+            let read = reading.program.pass(&mut self.files, self.is_paused);
+            let has_samples = read.is_ok_and(|samples| samples > 0);
+            reading.quiet_passes = if has_samples {
+                0
+            } else {
+                reading.quiet_passes.saturating_add(1)
+            };
+        }
+    }
+
+    /// Passes the updates of all chunk managers to the supervisor.
+    fn send_updates(&self) {
+        for (key, reading) in &self.programs {
+            let update = reading.program.take_updates();
+            if update.is_some() {
+                self.supervisor
+                    .send(SupervisorEvent::ObservedUpdate { key: *key, update });
+            }
+        }
+    }
+
+    /// Begins to read the files that are new in the directory.
+    fn look_for_files(&mut self) {
+        let Ok(state) = self.directory.state() else {
+            return;
+        };
+        if state == self.seen {
+            return;
+        }
+        let Ok(names) = self.directory.names() else {
+            return;
+        };
+        let mut are_complete = true;
+        let mut arrived = Vec::new();
+        for name in names {
+            if self.known.contains(&name) {
+                continue;
+            }
+            let path = self.directory.path().join(&name);
+            match ObservedFile::open(&path) {
+                Ok(file) => arrived.push((name, path, file)),
+                // The process has not finished it.
+                Err(ObservedFileError::Version(0)) => are_complete = false,
+                Err(_) => drop(self.known.insert(name)),
+            }
+        }
+        // The name contains the time at which the file was made.
+        arrived.sort_by_cached_key(|(name, ..)| time_in(name));
+        for (name, path, file) in arrived {
+            if self.begin(path, file) {
+                self.known.insert(name);
+            } else {
+                are_complete = false;
+            }
+        }
+        if are_complete {
+            self.seen = state;
+        }
+    }
+
+    /// Makes a process of the session. False if it is to be tried again.
+    fn begin(&mut self, path: PathBuf, file: ObservedFile) -> bool {
+        let (Ok(header), Ok(text)) = (file.header(), file.text()) else {
+            return true;
+        };
+        let arrival = identify(&path, &header, &text);
+        self.end_earlier_program(arrival.pid);
+        let spawned = self
+            .context
+            .processes
+            .observe_spawned(arrival.pid, &arrival.name);
+        let is_spawned = spawned.is_some();
+        let (key, pool) = match spawned.map_or_else(|| self.new_pool(&arrival.name), Ok) {
+            Ok(place) => place,
+            Err(again) => return !again,
+        };
+        let Some(writer) = self.writer(&pool, &arrival, &header) else {
+            self.supervisor
+                .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+            return true;
+        };
+        let process = ObservedProcess::new(writer);
+        let base_ns = self.replaced.remove(&arrival.pid).unwrap_or(0);
+        let times = (base_ns, self.context.params.interval_ns);
+        let mut program = ObservedProgram::new(arrival.pid, (path, file), process, times);
+        program.set_loaded(&mut self.files, &loaded_files(&text, arrival.pid));
+        self.programs.insert(
+            key,
+            Reading {
+                program,
+                quiet_passes: 0,
+            },
+        );
+        if !is_spawned {
+            self.list(key, &arrival, Remains::Pool(pool));
+        }
+        let commands = self.commands.clone();
+        self.supervisor
+            .send(SupervisorEvent::ObservedStarted { key, commands });
+        if !is_spawned {
+            self.watch(key, arrival);
+        }
+        true
+    }
+
+    /// Makes a pool for a process that the session does not know. An error tells whether to try
+    /// again.
+    fn new_pool(&self, name: &str) -> Result<(PoolId, Arc<OwnFile>), bool> {
+        let key = pool::new_id().map_err(|_| true)?;
+        let allowance = ask_to_join(&self.supervisor, key)
+            .map_err(|why| matches!(why, Refusal::NotYet { .. }))?;
+        make_pool(&self.context, key, allowance, name)
+            .map(|pool| (key, pool))
+            .map_err(|_| {
+                self.supervisor
+                    .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+                false
+            })
+    }
+
+    fn writer(
+        &self,
+        pool: &OwnFile,
+        arrival: &Arrival,
+        header: &ObservedHeader,
+    ) -> Option<PoolWriter> {
+        let process = PoolProcess {
+            pid: arrival.pid,
+            start: arrival.start,
+            began: Timestamp::from_raw(header.began),
+        };
+        PoolWriter::new(pool.get().ok()?.try_clone().ok()?, process).ok()
+    }
+
+    fn list(&self, key: PoolId, arrival: &Arrival, remains: Remains) {
+        let Arrival {
+            pid,
+            start,
+            parent,
+            name,
+            ..
+        } = arrival;
+        let entry = TrackedProcess::observed(name, (*pid, *start), *parent, remains)
+            .with_pool_in_file(self.context.pools.is_some());
+        self.context.processes.add(key, entry);
+    }
+
+    /// Watches for the end of a process that this one has not started.
+    fn watch(&self, key: PoolId, arrival: Arrival) {
+        let Arrival {
+            pid,
+            start,
+            process,
+            ..
+        } = arrival;
+        let watched = process.map(|process| {
+            self.supervisor
+                .watcher()
+                .watch_other(key, process, pid, start)
+        });
+        if !matches!(watched, Some(Ok(()))) {
+            // It has ended already, or is not visible.
+            let _ = self.commands.send(ReaderCommand::Ended { key });
+        }
+    }
+
+    /// Ends the program that a process had before it executed another one.
+    fn end_earlier_program(&mut self, pid: ProcessId) {
+        let earlier = self
+            .programs
+            .iter()
+            .find(|(_, reading)| reading.program.pid == pid && reading.program.has_executed());
+        if let Some(key) = earlier.map(|(key, _)| *key) {
+            self.end(key);
+        }
+    }
+
+    /// Reads the rest of a program, and tells the supervisor that it has ended.
+    fn end(&mut self, key: PoolId) {
+        let Some(Reading { program, .. }) = self.programs.remove(&key) else {
+            return;
+        };
+        let has_executed = program.has_executed();
+        if let Some(used) = program.ended_cpu_ns().filter(|_| has_executed) {
+            self.replaced.insert(program.pid, used);
+        }
+        program.end(&mut self.files, self.is_paused);
+        self.supervisor
+            .send(SupervisorEvent::ObservedEnded { key, has_executed });
+    }
+}
+
+/// The loaded files of a process. `found_at` goes through the process's root while it lives.
+fn loaded_files(text: &ObservedText, pid: ProcessId) -> Vec<LoadedFile> {
+    let own = String::from_utf8_lossy(&text.program).into_owned();
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let is_visible = root.join("proc").exists() || root.exists();
+    let place = |path: &str| {
+        let inside = root.join(path.trim_start_matches('/'));
+        if is_visible && inside.exists() {
+            inside
+        } else {
+            PathBuf::from(path)
+        }
+    };
+    let files = text.files.iter().map(|(addresses, path)| {
+        let path = String::from_utf8_lossy(path);
+        let path = if path.is_empty() {
+            own.clone()
+        } else {
+            path.into_owned()
+        };
+        LoadedFile {
+            addresses: addresses.clone(),
+            found_at: place(&path),
+            path,
+        }
+    });
+    files.collect()
+}
+
+/// The part of a file's name that tells when it was made.
+fn time_in(name: &OsString) -> Vec<u8> {
+    let name = name.as_encoded_bytes();
+    let point = name.iter().position(|byte| *byte == b'.').unwrap_or(0);
+    name.get(point..).unwrap_or_default().to_vec()
+}
