@@ -28,6 +28,7 @@ __attribute__((noinline)) static void hot_function(long ms) {
 }
 static void *run(void *ms) { hot_function((long)ms); return 0; }
 int main(int count, char **words) {
+    if (count < 3) return 2;
     const char *kind = words[1];
     long ms = atol(words[2]);
     if (!strcmp(kind, "threads")) {

@@ -115,17 +115,36 @@ impl fmt::Debug for Arrivals {
     }
 }
 
+/// Who meets processes that arrive by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArrivalSource {
+    /// The join thread.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    Joining,
+    /// The reader of observed programs.
+    #[cfg(feature = "observed")]
+    Observed,
+}
+
 impl ProcessTable {
-    /// Sets the function that [`Self::await_arrivals`] calls. It waits for a limited time.
-    pub(crate) fn set_arrivals(&self, wait: impl Fn() + Send + Sync + 'static) {
+    /// Sets a function that [`Self::await_arrivals`] calls. It waits for a limited time.
+    pub(crate) fn set_arrivals(
+        &self,
+        source: ArrivalSource,
+        wait: impl Fn() + Send + Sync + 'static,
+    ) {
+        self.clear_arrivals(source);
         let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        *arrivals = Some(Arrivals(Arc::new(wait)));
+        arrivals.push((source, Arrivals(Arc::new(wait))));
     }
 
     /// Forgets the function of [`Self::set_arrivals`].
-    pub(crate) fn clear_arrivals(&self) {
+    pub(crate) fn clear_arrivals(&self, source: ArrivalSource) {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        *arrivals = None;
+        arrivals.retain(|(known, _)| *known != source);
     }
 
     /// Notes that a program has left without asking for memory. Its end is not known yet.
@@ -209,7 +228,7 @@ impl ProcessTable {
     pub(crate) fn await_arrivals(&self) {
         let arrivals = self.arrivals.lock();
         let arrivals = arrivals.unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(Arrivals(wait)) = arrivals {
+        for (_, Arrivals(wait)) in arrivals {
             wait();
         }
     }

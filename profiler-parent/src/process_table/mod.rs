@@ -33,7 +33,7 @@ use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-pub(crate) use brief::BriefLife;
+pub(crate) use brief::{ArrivalSource, BriefLife};
 use brief::{Arrivals, BriefRuns};
 #[cfg(feature = "live")]
 pub(crate) use copies::ProcessForLivePage;
@@ -61,7 +61,7 @@ pub(crate) struct ProcessTable {
     expired: Mutex<ExpiredProcesses>,
     sums: DeferredSums,
     changed: Condvar,
-    arrivals: Mutex<Option<Arrivals>>,
+    arrivals: Mutex<Vec<(ArrivalSource, Arrivals)>>,
 }
 
 impl ProcessTable {

@@ -17,7 +17,7 @@ use profiler_sys::spawn_quiet;
 use super::SessionAddressError;
 use super::admission::Admission;
 use super::thread::JoinThread;
-use crate::process_table::ProcessTable;
+use crate::process_table::{ArrivalSource, ProcessTable};
 use crate::supervisor::{SupervisorContext, SupervisorHandle};
 
 /// How long the end of a session waits for the thread.
@@ -72,7 +72,7 @@ impl JoinService {
             drop(end); // also if the thread panics, or does not start
         })?;
         let arrivals = Arc::clone(&mailbox);
-        processes.set_arrivals(move || arrivals.wait());
+        processes.set_arrivals(ArrivalSource::Joining, move || arrivals.wait());
         Ok(Self {
             address,
             mailbox,
@@ -90,7 +90,7 @@ impl JoinService {
 impl Drop for JoinService {
     /// Ends the thread and removes the address. Waits at most [`STOP_PATIENCE`].
     fn drop(&mut self) {
-        self.processes.clear_arrivals(); // it holds descriptors
+        self.processes.clear_arrivals(ArrivalSource::Joining); // it holds descriptors
         self.mailbox.end();
         let set = Arc::clone(&self.mailbox.set()); // `wake` runs without the lock
         set.wake();

@@ -2,7 +2,7 @@
 //!
 //! The file of a process contains its number as the process sees it. That is another number in
 //! another PID namespace, and the process may have ended. So a number counts only if its process
-//! maps the file.
+//! maps the file. A process that has stored its end is not looked for.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,6 +10,7 @@ use std::path::Path;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_observed::file::{ObservedHeader, ObservedText};
+use profiler_observed::layout::Ending;
 use profiler_sys::OwnDescriptor;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -32,7 +33,11 @@ pub(super) struct Arrival {
 /// Identifies the process that has made a file.
 pub(super) fn identify(path: &Path, header: &ObservedHeader, text: &ObservedText) -> Arrival {
     let claimed = ProcessId::new(header.pid);
-    let found = File::open(path).ok().and_then(|file| find(claimed, &file));
+    let has_ended = header.ending != Ending::None as u32;
+    let found = File::open(path)
+        .ok()
+        .filter(|_| !has_ended)
+        .and_then(|file| find(claimed, &file));
     let facts = found.and_then(facts_of);
     let parent = facts
         .map(|facts| facts.parent)

@@ -25,14 +25,16 @@ mod reader;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Sender, bounded, unbounded};
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::time::{ClockKind, Timestamp};
 use profiler_observed::{Observation, VARIABLE};
 use profiler_sys::spawn_quiet;
 
 use super::{SupervisorContext, SupervisorHandle};
+use crate::process_table::{ArrivalSource, ProcessTable};
 use directory::ObservedDirectory;
 pub(super) use pools::ObservedPools;
 use reader::ObservedReader;
@@ -65,6 +67,8 @@ pub(crate) enum ReaderCommand {
         /// The program's pool.
         key: PoolId,
     },
+    /// All programs that have begun until now are to be met, and their samples read. Dropped then.
+    Meet(Sender<()>),
     /// Nothing is recorded until further notice, or again.
     Pause(bool),
     /// The session is over.
@@ -78,6 +82,18 @@ pub(super) struct ObservedService {
     value: std::ffi::OsString,
     commands: Sender<ReaderCommand>,
     thread: Option<std::thread::JoinHandle<()>>,
+    processes: Arc<ProcessTable>,
+}
+
+/// How long a capture waits for the reader.
+const MEETING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits, for a limited time, until the reader has met all programs that have begun until now.
+fn meet(reader: &Sender<ReaderCommand>) {
+    let (sender, met) = bounded(0);
+    if reader.send(ReaderCommand::Meet(sender)).is_ok() {
+        let _ = met.recv_timeout(MEETING_PATIENCE);
+    }
 }
 
 impl ObservedService {
@@ -100,18 +116,22 @@ impl ObservedService {
             .value()
             .ok_or_else(|| io::Error::other("the path of the directory is too long"))?;
         let (commands, orders) = unbounded();
+        let processes = Arc::clone(&context.processes);
         let reader = ObservedReader::new(
             context,
             supervisor,
             Arc::clone(&directory),
-            commands.clone(),
+            (commands.clone(), orders),
         );
-        let thread = spawn_quiet("profiler-observed", move || reader.run(&orders))?;
+        let thread = spawn_quiet("profiler-observed", move || reader.run())?;
+        let to_reader = commands.clone();
+        processes.set_arrivals(ArrivalSource::Observed, move || meet(&to_reader));
         Ok(Self {
             directory,
             value,
             commands,
             thread: Some(thread),
+            processes,
         })
     }
 
@@ -123,6 +143,7 @@ impl ObservedService {
 
 impl Drop for ObservedService {
     fn drop(&mut self) {
+        self.processes.clear_arrivals(ArrivalSource::Observed);
         let _ = self.commands.send(ReaderCommand::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -50,6 +50,7 @@ pub(super) struct ObservedReader {
     supervisor: SupervisorHandle,
     directory: Arc<ObservedDirectory>,
     commands: Sender<ReaderCommand>,
+    orders: Receiver<ReaderCommand>,
     files: ObservedFiles,
     programs: BTreeMap<PoolId, Reading>,
     seen: DirectoryState,
@@ -66,13 +67,14 @@ impl ObservedReader {
         context: Arc<SupervisorContext>,
         supervisor: SupervisorHandle,
         directory: Arc<ObservedDirectory>,
-        commands: Sender<ReaderCommand>,
+        (commands, orders): (Sender<ReaderCommand>, Receiver<ReaderCommand>),
     ) -> Self {
         Self {
             context,
             supervisor,
             directory,
             commands,
+            orders,
             files: ObservedFiles::new(),
             programs: BTreeMap::new(),
             seen: DirectoryState::default(),
@@ -84,21 +86,31 @@ impl ObservedReader {
     }
 
     /// Runs until the session ends.
-    pub(super) fn run(mut self, orders: &Receiver<ReaderCommand>) {
+    pub(super) fn run(mut self) {
         loop {
-            match orders.recv_timeout(PAUSE) {
+            match self.orders.recv_timeout(PAUSE) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
                 Err(RecvTimeoutError::Timeout) => self.pass(),
             }
-            for order in orders.try_iter().collect::<Vec<_>>() {
-                if matches!(order, ReaderCommand::End) {
-                    return;
-                }
-                self.carry_out(order);
+            if !self.carry_out_all() {
+                return;
             }
             self.send_updates();
         }
+    }
+
+    /// Carries out all commands that wait. False if the session is over.
+    fn carry_out_all(&mut self) -> bool {
+        while let Ok(order) = self.orders.try_recv() {
+            if matches!(order, ReaderCommand::End) {
+                // Within a pass, for the loop of the thread.
+                let _ = self.commands.send(ReaderCommand::End);
+                return false;
+            }
+            self.carry_out(order);
+        }
+        true
     }
 
     fn carry_out(&mut self, order: ReaderCommand) {
@@ -115,10 +127,13 @@ impl ObservedReader {
                 }
             }
             ReaderCommand::Ended { key } => {
-                self.look_for_files(); // a program that it has executed at its end
                 self.end(key);
             }
             ReaderCommand::Pause(is_paused) => self.is_paused = is_paused,
+            ReaderCommand::Meet(met) => {
+                self.pass();
+                drop(met);
+            }
             ReaderCommand::End => {}
         }
     }
@@ -181,6 +196,10 @@ impl ObservedReader {
         // The name contains the time at which the file was made.
         arrived.sort_by_cached_key(|(name, ..)| time_in(name));
         for (name, path, file) in arrived {
+            // The memory of a program that has ended may be needed for the next one.
+            if !self.carry_out_all() {
+                return;
+            }
             if self.begin(path, file) {
                 self.known.insert(name);
             } else {
@@ -280,7 +299,7 @@ impl ObservedReader {
     }
 
     /// Watches for the end of a process that this one has not started.
-    fn watch(&self, key: PoolId, arrival: Arrival) {
+    fn watch(&mut self, key: PoolId, arrival: Arrival) {
         let Arrival {
             pid,
             start,
@@ -293,8 +312,7 @@ impl ObservedReader {
                 .watch_other(key, process, pid, start)
         });
         if !matches!(watched, Some(Ok(()))) {
-            // It has ended already, or is not visible.
-            let _ = self.commands.send(ReaderCommand::Ended { key });
+            self.end(key); // it has ended already, or is not visible
         }
     }
 
