@@ -59,6 +59,8 @@ pub(super) struct ObservedReader {
     /// The processor time of processes at the end of the program that they have replaced.
     replaced: HashMap<ProcessId, u64>,
     is_paused: bool,
+    /// Captures that wait for a pass.
+    meetings: Vec<Sender<()>>,
     passes: u32,
 }
 
@@ -81,6 +83,7 @@ impl ObservedReader {
             known: HashSet::new(),
             replaced: HashMap::new(),
             is_paused: false,
+            meetings: Vec::new(),
             passes: 0,
         }
     }
@@ -95,6 +98,12 @@ impl ObservedReader {
             }
             if !self.carry_out_all() {
                 return;
+            }
+            // Not within a pass, where they may arrive, too.
+            let meetings = std::mem::take(&mut self.meetings);
+            if !meetings.is_empty() {
+                self.pass();
+                drop(meetings);
             }
             self.send_updates();
         }
@@ -130,10 +139,7 @@ impl ObservedReader {
                 self.end(key);
             }
             ReaderCommand::Pause(is_paused) => self.is_paused = is_paused,
-            ReaderCommand::Meet(met) => {
-                self.pass();
-                drop(met);
-            }
+            ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}
         }
     }
