@@ -36,6 +36,10 @@ const IDLE_PASSES: u32 = 8;
 /// The passes without samples after which a program counts as idle.
 const IDLE_AFTER: u32 = 25;
 
+/// In how many passes the names are read after a change of the directory: the system notes the time
+/// of a change in steps of some milliseconds.
+const LOOKS: u32 = 3;
+
 /// How often a program has had no samples, in a row.
 #[derive(Debug)]
 struct Reading {
@@ -54,6 +58,8 @@ pub(super) struct ObservedReader {
     files: ObservedFiles,
     programs: BTreeMap<PoolId, Reading>,
     seen: DirectoryState,
+    /// In how many further passes the names are read.
+    looks_left: u32,
     /// The names of all files that are read or were refused.
     known: HashSet<OsString>,
     /// The processor time of processes at the end of the program that they have replaced.
@@ -80,6 +86,7 @@ impl ObservedReader {
             files: ObservedFiles::new(),
             programs: BTreeMap::new(),
             seen: DirectoryState::default(),
+            looks_left: LOOKS,
             known: HashSet::new(),
             replaced: HashMap::new(),
             is_paused: false,
@@ -102,6 +109,7 @@ impl ObservedReader {
             // Not within a pass, where they may arrive, too.
             let meetings = std::mem::take(&mut self.meetings);
             if !meetings.is_empty() {
+                self.looks_left = LOOKS;
                 self.pass();
                 drop(meetings);
             }
@@ -179,9 +187,14 @@ impl ObservedReader {
         let Ok(state) = self.directory.state() else {
             return;
         };
-        if state == self.seen {
+        if state != self.seen {
+            self.seen = state;
+            self.looks_left = LOOKS;
+        }
+        if self.looks_left == 0 {
             return;
         }
+        self.looks_left -= 1;
         let Ok(names) = self.directory.names() else {
             return;
         };
@@ -212,8 +225,8 @@ impl ObservedReader {
                 are_complete = false;
             }
         }
-        if are_complete {
-            self.seen = state;
+        if !are_complete {
+            self.looks_left = LOOKS;
         }
     }
 
