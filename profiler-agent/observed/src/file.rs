@@ -29,7 +29,10 @@ pub enum ObservedFileError {
     /// It is no regular file of the expected length.
     #[error("a file in the directory of observed processes is not one of theirs")]
     NotOurs,
-    /// The process has not finished the file, or is of another version.
+    /// The process has not finished the file.
+    #[error("the file of an observed process is not finished")]
+    Unfinished,
+    /// It is of another version.
     #[error("the file of an observed process has version {0}, and not {VERSION}")]
     Version(u32),
 }
@@ -107,14 +110,21 @@ impl ObservedFile {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(open(path, flags, Mode::empty()).map_err(io::Error::from)?);
         let about = file.metadata()?;
+        if about.is_file() && about.len() == 0 {
+            return Err(ObservedFileError::Unfinished);
+        }
         if !about.is_file() || about.len() != FILE_BYTES as u64 {
             return Err(ObservedFileError::NotOurs);
         }
         let mut start = [0; 16];
         file.read_exact_at(&mut start, 0)?;
         let version = u32_at(&start, offset_of!(Header, version));
-        if u64_at(&start, offset_of!(Header, magic)) != MAGIC || version != VERSION {
-            return Err(ObservedFileError::Version(version));
+        // The last word that is written.
+        match u64_at(&start, offset_of!(Header, magic)) {
+            0 => return Err(ObservedFileError::Unfinished),
+            MAGIC if version == VERSION => {}
+            MAGIC => return Err(ObservedFileError::Version(version)),
+            _ => return Err(ObservedFileError::NotOurs),
         }
         Ok(Self {
             file,

@@ -79,3 +79,38 @@ fn a_program_with_a_limit_for_files_is_left_alone() {
     assert!(output.status.success(), "{:?}", output.status);
     assert_eq!(programs.len(), 1, "the shell");
 }
+
+#[test]
+fn a_file_that_is_not_finished_or_not_ours_is_told_apart() {
+    use profiler_observed::file::{ObservedFile, ObservedFileError};
+    use profiler_observed::layout::{FILE_BYTES, MAGIC, VERSION};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let with = |len: u64, start: &[u8]| {
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(len).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, start, 0).unwrap();
+        ObservedFile::open(&path).unwrap_err()
+    };
+    let whole = FILE_BYTES as u64;
+    assert!(matches!(with(0, b""), ObservedFileError::Unfinished));
+    assert!(matches!(with(whole, b""), ObservedFileError::Unfinished));
+    assert!(matches!(
+        with(whole, b"something"),
+        ObservedFileError::NotOurs
+    ));
+    assert!(matches!(with(whole - 1, b""), ObservedFileError::NotOurs));
+    let later = [MAGIC.to_ne_bytes().as_slice(), &(VERSION + 1).to_ne_bytes()].concat();
+    assert!(matches!(with(whole, &later), ObservedFileError::Version(_)));
+    std::fs::remove_file(&path).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+    )
+    .unwrap();
+    assert!(
+        matches!(ObservedFile::open(&path), Err(ObservedFileError::NotOurs)),
+        "and no wait"
+    );
+}

@@ -207,8 +207,7 @@ impl ObservedReader {
             let path = self.directory.path().join(&name);
             match ObservedFile::open(&path) {
                 Ok(file) => arrived.push((name, path, file)),
-                // The process has not finished it.
-                Err(ObservedFileError::Version(0)) => are_complete = false,
+                Err(ObservedFileError::Unfinished) => are_complete = false,
                 Err(_) => drop(self.known.insert(name)),
             }
         }
