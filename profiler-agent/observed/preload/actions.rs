@@ -73,7 +73,7 @@ replaced! {
     sigaltstack(new: *const c_void, old: *mut c_void) -> c_int = |new, old, call| {
         let done = call(new, old);
         // A thread with a timer that has a smaller stack now must not get a signal on it.
-        if !new.is_null() && done == 0 && process::is_recorded() && !threads::has_room_for_handler() {
+        if !new.is_null() && done == 0 && process::is_recorded() && process::may_call_system() && !threads::has_room_for_handler() {
             if let Some(row) = threads::row_of_caller() {
                 threads::disarm(row);
             }

@@ -1,7 +1,7 @@
 //! The end of the program: stores how much processor time the process has used.
 //!
 //! At `exit` the loader calls [`at_exit`], which only stores. Before the process executes another
-//! program, the timer of the calling thread is deleted: Linux before 6.13 would deliver a pending
+//! program, the timer of the calling thread is deleted, unless a filter of system calls may forbid that: Linux before 6.13 would deliver a pending
 //! signal of it to the new program, which does not handle it.
 
 #![allow(non_snake_case)] // the names of the C library
@@ -38,7 +38,7 @@ replaced! {
 
 /// Stores the end of the program. Also called by the loader.
 pub(crate) extern "C" fn at_exit() {
-    if threads::is_own_process() {
+    if process::may_call_system() && threads::is_own_process() {
         store(Ending::Exit);
     }
 }
@@ -57,7 +57,8 @@ fn store(ending: Ending) {
 /// `vfork`, whose memory is the parent's, it changes nothing.
 pub(crate) fn around(execute: impl FnOnce() -> c_int) -> c_int {
     crate::forks::notice();
-    if !process::is_recorded() || !threads::is_own_process() {
+    let may_store = process::is_recorded() && process::may_call_system();
+    if !may_store || !threads::is_own_process() {
         return execute();
     }
     let row = threads::row_of_caller();
@@ -84,7 +85,8 @@ pub(crate) static LISTED: &[&Original] = &[&WITH_LISTS[0], &WITH_LISTS[1], &WITH
 /// its address, or 0. If that fails, the calling thread has no timer any more.
 extern "C" fn before_exec(number: usize) -> usize {
     crate::forks::notice();
-    if process::is_recorded() && threads::is_own_process() {
+    let may_store = process::is_recorded() && process::may_call_system();
+    if may_store && threads::is_own_process() {
         if let Some(row) = threads::row_of_caller() {
             threads::disarm(row);
         }

@@ -13,11 +13,14 @@ use crate::bpf::{self, CallData, Instruction};
 use crate::ends;
 use crate::layout::Notes;
 use crate::process::{self, FilterState};
-use crate::raw::{Call, Clock};
+use crate::raw::{Call, Clock, call};
 use crate::replaced::replaced;
+use crate::signal_set;
+use crate::spares;
 use crate::threads;
 
 const PR_SET_SECCOMP: c_int = 22;
+const PR_SET_NO_NEW_PRIVS: c_int = 38;
 const SECCOMP_MODE_STRICT: c_ulong = 1;
 const SECCOMP_MODE_FILTER: c_ulong = 2;
 const SECCOMP_SET_MODE_STRICT: c_ulong = 0;
@@ -36,6 +39,11 @@ replaced! {
         |what, a, b, c, d, call| match (what, a) {
             (PR_SET_SECCOMP, SECCOMP_MODE_STRICT) => strict(|| call(what, a, b, c, d) as isize) as c_int,
             (PR_SET_SECCOMP, SECCOMP_MODE_FILTER) => filtered(b, false, || call(what, a, b, c, d) as isize) as c_int,
+            (PR_SET_NO_NEW_PRIVS, _) => {
+                crate::forks::notice();
+                spares::prepare();
+                call(what, a, b, c, d)
+            }
             _ => call(what, a, b, c, d),
         };
     syscall(
@@ -99,10 +107,18 @@ fn filtered(program: c_ulong, is_for_all: bool, install: impl FnOnce() -> isize)
 /// Deletes the timers of the calling thread, or of all, before `install`. If that fails, the
 /// calling thread gets its timer back.
 fn without_timers(is_for_all: bool, state: FilterState, install: impl FnOnce() -> isize) -> isize {
-    if !process::is_recorded() || !threads::is_own_process() {
+    let is_sampled = process::is_recorded() && process::filter() != FilterState::Nothing;
+    if !is_sampled || (process::may_call_system() && !threads::is_own_process()) {
         return install();
     }
     let before = process::filter();
+    if before == FilterState::Handler {
+        // The filter before may forbid to delete timers.
+        block_signal();
+        process::set_filter(state);
+        process::note(Notes::FORBIDDEN);
+        return install();
+    }
     let row = threads::row_of_caller();
     let was_armed = row.is_some_and(threads::disarm);
     if is_for_all {
@@ -122,14 +138,29 @@ fn without_timers(is_for_all: bool, state: FilterState, install: impl FnOnce() -
     done
 }
 
+/// Holds our signal back from the calling thread, for good.
+fn block_signal() {
+    const SIG_BLOCK: usize = 0;
+    let ours = signal_set::bit(process::configuration().signal);
+    // SAFETY: the kernel reads one word. The handler makes the same call, so the filter allows it.
+    unsafe {
+        call(
+            Call::RT_SIGPROCMASK,
+            [SIG_BLOCK, (&raw const ours).addr(), 0, 8, 0, 0],
+        );
+    }
+}
+
 /// Whether a filter allows all calls of the handler.
 fn allows_handler(filter: &[Instruction]) -> bool {
     let clock = |clock: Clock| CallData::new(Call::CLOCK_GETTIME, [clock.0 as u64, 0]);
     let invalid_operation = u64::MAX;
+    let block = 0;
     [
         clock(Clock::THREAD),
         clock(Clock::MONOTONIC),
         CallData::new(Call::RT_SIGPROCMASK, [invalid_operation, 0]),
+        CallData::new(Call::RT_SIGPROCMASK, [block, 0]),
         CallData::new(Call::RT_SIGRETURN, [0, 0]),
     ]
     .iter()

@@ -12,10 +12,11 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::layout::PAGE;
 use crate::own_file;
-use crate::process::{self, FilterState};
+use crate::process;
 use crate::raw::{Call, call, call3};
 use crate::recording;
 use crate::replaced::Original;
+use crate::spares;
 use crate::text;
 use crate::threads;
 
@@ -103,14 +104,19 @@ extern "C" fn in_child() {
     }
     let top = threads::stack_top_of_caller();
     threads::forget_all();
-    let made = match process::filter() {
-        FilterState::None => own_file::make(process::configuration()),
-        _ => None,
+    if !process::may_call_system() {
+        count_without_file();
+        return process::set_file(ptr::null_mut());
+    }
+    let own = own_file::make(process::configuration());
+    let made = if own.is_some() {
+        spares::forget();
+        own
+    } else {
+        spares::take()
     };
     let Some(made) = made else {
-        if let Some(header) = process::header() {
-            header.forks_without_file.fetch_add(1, Ordering::Relaxed);
-        }
+        count_without_file();
         return leave(file);
     };
     process::set_file(made);
@@ -119,6 +125,13 @@ extern "C" fn in_child() {
     // the file lives beyond the function that made it.
     unsafe { own_file::unmap(file) };
     recording::begin(top, 0);
+}
+
+/// Counts this process in the file of its parent.
+fn count_without_file() {
+    if let Some(header) = process::header() {
+        header.forks_without_file.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Leaves the parent's file, and records nothing.

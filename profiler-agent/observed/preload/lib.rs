@@ -17,6 +17,7 @@
 //! | 2 | `replaced` | defines functions that replace those of the C library |
 //! | 3 | `config`, `own_file`, `text` | the session's variable; makes the file, and writes names into it |
 //! | 3 | `threads`, `ring` | rows and timers; the pages of the samples |
+//! | 4 | `spares` | files in reserve, for the children of sandboxed processes |
 //! | 4 | `recording` | the beginning in a process that has a new file |
 //! | 5 | `forks` | forked children |
 //! | 6 | `starts`, `ends` | new threads; `exec` and `exit` |
@@ -52,6 +53,7 @@ mod recording;
 mod replaced;
 mod ring;
 mod signal_set;
+mod spares;
 mod start;
 mod starts;
 mod text;

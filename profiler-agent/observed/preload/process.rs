@@ -136,6 +136,11 @@ pub(crate) fn filter() -> FilterState {
     }
 }
 
+/// Whether the library may call the system outside of the handler: a filter may allow less.
+pub(crate) fn may_call_system() -> bool {
+    filter() == FilterState::None
+}
+
 /// Sets the state of the filter.
 pub(crate) fn set_filter(state: FilterState) {
     FILTER.store(state as u32, Ordering::Relaxed);

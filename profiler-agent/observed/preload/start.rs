@@ -14,10 +14,11 @@ use crate::handler;
 use crate::masks;
 use crate::own_file;
 use crate::process;
-use crate::raw::{Call, Clock, call};
+use crate::raw::{Call, Clock, call, process_id};
 use crate::recording;
 use crate::replaced;
 use crate::signal_set;
+use crate::spares;
 use crate::starts;
 use crate::text;
 use crate::threads;
@@ -87,6 +88,10 @@ pub(crate) unsafe extern "C" fn begin(
     // Above the arguments there are no frames.
     recording::begin(arguments.expose_provenance(), Clock::PROCESS.now_ns());
     unblock();
+    // The first process of a PID namespace may be the root of a sandbox.
+    if process_id() == 1 {
+        spares::prepare();
+    }
 }
 
 /// Our signal may be blocked by the program that has executed this one.

@@ -28,6 +28,10 @@ replaced! {
             if !process::is_recorded() {
                 return call(thread, attributes, run, argument);
             }
+            if !process::may_call_system() {
+                threads::count_without_row();
+                return call(thread, attributes, run, argument);
+            }
             make_key();
             let Some(row) = threads::claim() else {
                 threads::count_without_row();
@@ -110,7 +114,7 @@ const ABOVE: usize = 512;
 unsafe extern "C" fn ended(value: *mut c_void) {
     // In a forked child, a row of the parent's threads means nothing.
     let row = value.addr().wrapping_sub(1);
-    if process::is_recorded() && threads::is_of_caller(row) {
+    if process::is_recorded() && process::may_call_system() && threads::is_of_caller(row) {
         threads::end(row);
     }
 }

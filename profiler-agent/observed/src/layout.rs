@@ -136,6 +136,9 @@ pub struct Header {
     pub refused: AtomicU64,
     /// The forked children that could make no file: they are not recorded.
     pub forks_without_file: AtomicU64,
+    /// Whether a forked child has taken the file, if it was made in reserve.
+    pub taken: AtomicU32,
+    reserved: u32,
 }
 
 /// How a program ended, as its process has stored it.

@@ -155,6 +155,12 @@ impl PoolWriter {
         self.manager.pool().define(definition)
     }
 
+    /// Records a fact about the process, which readers show with its verdict. Left out without room
+    /// for it; the profile then reports that definitions are missing.
+    pub fn add_notice(&self, text: String) {
+        let _ = self.manager.pool().define(&Definition::Notice { text });
+    }
+
     /// The tag of the pool.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
     pub(crate) fn tag(&self) -> u64 {

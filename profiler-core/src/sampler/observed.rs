@@ -197,6 +197,8 @@ pub struct ObservedProcess {
     samples: SampleWriter,
     loaded: Vec<(LoadedFile, DefinitionId, Option<Arc<FileTables>>)>,
     snapshot: Snapshot,
+    /// Whether a stack had an address in no known file.
+    has_met_unknown: bool,
 }
 
 impl ObservedProcess {
@@ -208,6 +210,7 @@ impl ObservedProcess {
             writer,
             loaded: Vec::new(),
             snapshot: Snapshot::new(Vec::new(), (0, 0)),
+            has_met_unknown: false,
         }
     }
 
@@ -254,6 +257,11 @@ impl ObservedProcess {
         self.snapshot.module(address).is_some()
     }
 
+    /// Whether a stack since the last call had an address in no loaded file.
+    pub const fn take_unknown(&mut self) -> bool {
+        std::mem::replace(&mut self.has_met_unknown, false)
+    }
+
     /// Defines a file in the pool. Without room for it, addresses in it have no names.
     fn define(&self, file: &LoadedFile, tables: Option<&FileTables>) -> DefinitionId {
         let Some(tables) = tables else {
@@ -296,6 +304,7 @@ impl ObservedProcess {
             generated: None,
         };
         let walked = walk(&self.snapshot, &mut files.cache, to_walk, &mut files.frames);
+        self.has_met_unknown |= walked.unknown.is_some();
         let first = files.frames.len().saturating_sub(walked.len);
         files.plain.clear();
         let frames = files.frames.get(first..).unwrap_or_default();

@@ -36,6 +36,12 @@ impl ProcessTable {
         lives == Some(true)
     }
 
+    /// Notes the memory of the file into which an observed program writes.
+    #[cfg(feature = "observed")]
+    pub(crate) fn set_ring_bytes(&self, key: PoolId, bytes: u64) {
+        self.change(key, |process| process.ring_bytes = bytes);
+    }
+
     /// Makes a spawned process that has not connected an observed one: this session writes its pool.
     /// `None` if no such process has this number.
     #[cfg(feature = "observed")]

@@ -200,7 +200,14 @@ impl ProcessTable {
         let all = self.lock();
         let living = all.iter().filter(|(_, process)| !process.is_over());
         living
-            .map(|(key, process)| (*key, process.accountable(process.true_bytes())))
+            .map(|(key, process)| {
+                (
+                    *key,
+                    process
+                        .accountable(process.true_bytes())
+                        .saturating_add(process.ring_bytes),
+                )
+            })
             .collect()
     }
 

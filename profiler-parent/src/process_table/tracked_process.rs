@@ -76,6 +76,8 @@ pub(crate) struct TrackedProcess {
     pub(super) has_closed_its_pool: bool,
     /// What its pool says about its panics, once it has ended.
     pub(super) panics: PanicEvidence,
+    /// The memory of the file into which an observed program writes, in bytes.
+    pub(super) ring_bytes: u64,
 }
 
 impl TrackedProcess {
@@ -112,6 +114,7 @@ impl TrackedProcess {
             has_executed: false,
             has_closed_its_pool: false,
             panics: PanicEvidence::default(),
+            ring_bytes: 0,
         }
     }
 

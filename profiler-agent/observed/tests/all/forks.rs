@@ -31,6 +31,32 @@ fn a_child_that_changes_its_user_is_recorded() {
     }
 }
 
+#[test]
+fn children_of_a_process_without_a_file_system_have_the_files_in_reserve() {
+    if !is_root() {
+        return;
+    }
+    let session = Session::new();
+    let empty = tempfile::tempdir().unwrap();
+    let (output, programs) = session.run(&["sandbox", empty.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{:?}", output.status);
+    assert_eq!(
+        programs.len(),
+        5,
+        "the parent and its children; unused files are not begun"
+    );
+    assert_eq!(programs[0].header.forks_without_file, 0);
+    let mut pids: Vec<u32> = programs.iter().map(|program| program.header.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    assert_eq!(pids.len(), 5, "no two children share a file");
+    for child in &programs[1..] {
+        assert_eq!(child.header.parent, programs[0].header.pid);
+        assert!(child.samples.len() > 3 && child.sampled_ns(0) <= child.used_ns());
+        assert_eq!(child.text, programs[0].text);
+    }
+}
+
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)

@@ -80,6 +80,13 @@ static void forks(int changes_user) {
     while (wait(0) > 0) continue;
 }
 
+/* Gives up the file system, as a sandbox does, before it forks. */
+static void sandboxed_forks(const char *empty) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (chroot(empty) || chdir("/")) exit(9);
+    forks(0);
+}
+
 static void raw_fork(void) {
     if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) == 0) {
         sigset_t none;
@@ -225,6 +232,7 @@ int main(int count_of_arguments, char **arguments) {
     else if (!strcmp(mode, "many-threads")) many_threads(number);
     else if (!strcmp(mode, "forks")) forks(number);
     else if (!strcmp(mode, "raw-fork")) raw_fork();
+    else if (!strcmp(mode, "sandbox")) sandboxed_forks(arguments[2]);
     else if (!strcmp(mode, "vfork")) by_vfork(arguments[0]);
     else if (!strcmp(mode, "own-handler")) own_handler();
     else if (!strcmp(mode, "blocked")) blocked();

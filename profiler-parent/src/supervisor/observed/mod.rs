@@ -19,9 +19,11 @@
 
 mod arrivals;
 mod directory;
+mod mapped_files;
 mod pools;
 mod program;
 mod reader;
+mod remarks;
 
 use std::io;
 use std::sync::Arc;

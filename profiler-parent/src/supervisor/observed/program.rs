@@ -8,18 +8,27 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
     LoadedFile, ObservedFiles, ObservedProcess, ObservedStack, PoolThread,
 };
+use profiler_core::session::DropReason;
 use profiler_core::time::Timestamp;
 use profiler_observed::file::ObservedFile;
-use profiler_observed::layout::{Ending, IS_CUT, SampleHead};
+use profiler_observed::layout::{Ending, IS_CUT, PAGE, SampleHead};
+
+use super::mapped_files::{ListingPause, mapped_files};
+use super::remarks::remarks;
 
 /// The pages of the ring are doubled when a reading finds so many samples, or one was refused.
 const CROWDED: usize = 8;
+/// The least time between two readings.
+const PASS: Duration = Duration::from_millis(20);
+/// The most refused samples that one reading counts: the number is the program's own claim.
+const MAX_COUNTED: u64 = 10_000;
 /// The most grants of 16 pages.
 const MAX_GRANTED: u8 = 15;
 
@@ -51,6 +60,8 @@ pub(super) struct ObservedProgram {
     file: ObservedFile,
     process: ObservedProcess,
     threads: HashMap<u32, ObservedThread>,
+    loaded: Vec<LoadedFile>,
+    listing: ListingPause,
     /// The updates of the chunk manager since they were last taken.
     updates: Arc<Mutex<ManagerUpdate>>,
     /// The processor time of the process when this program began.
@@ -85,6 +96,8 @@ impl ObservedProgram {
             file,
             process,
             threads: HashMap::new(),
+            loaded: Vec::new(),
+            listing: ListingPause::new(),
             updates,
             base_ns,
             recorded_ns: 0,
@@ -109,8 +122,9 @@ impl ObservedProgram {
     }
 
     /// Sets the files that the program has loaded.
-    pub(super) fn set_loaded(&mut self, files: &mut ObservedFiles, loaded: &[LoadedFile]) {
-        self.process.set_loaded(files, loaded);
+    pub(super) fn set_loaded(&mut self, files: &mut ObservedFiles, loaded: Vec<LoadedFile>) {
+        self.process.set_loaded(files, &loaded);
+        self.loaded = loaded;
     }
 
     /// Whether the program has executed another one, as its file says.
@@ -147,12 +161,34 @@ impl ObservedProgram {
             return Ok(0);
         }
         self.samples.sort_unstable_by_key(|sample| sample.head.at);
+        self.find_new_files(files);
         for sample in std::mem::take(&mut self.samples) {
             self.record(files, &sample, discard);
         }
         self.grant(taken);
         self.process.pool().maintain();
         Ok(taken)
+    }
+
+    /// Looks for files that were loaded later, if a sample is in code that no known file has.
+    fn find_new_files(&mut self, files: &mut ObservedFiles) {
+        let is_unknown = |sample: &ReadSample| !self.process.knows(sample.head.pc);
+        let has_unknown = self.samples.iter().any(is_unknown) || self.process.take_unknown();
+        if !self.listing.is_over(PASS) || !has_unknown {
+            return;
+        }
+        let is_known = |file: &LoadedFile| {
+            let start = file.addresses.start;
+            let has = |known: &LoadedFile| known.addresses.contains(&start);
+            self.loaded.iter().any(has)
+        };
+        let mut new = mapped_files(self.pid);
+        new.retain(|file| !is_known(file));
+        self.listing.begin(!new.is_empty());
+        if !new.is_empty() {
+            self.loaded.append(&mut new);
+            self.process.set_loaded(files, &self.loaded);
+        }
     }
 
     /// Gives the program more room if it needs it.
@@ -166,7 +202,15 @@ impl ObservedProgram {
             // Without room in the file system, the program goes on with what it has.
             let _ = self.file.grant(more);
         }
+        let more = refused.saturating_sub(self.refused).min(MAX_COUNTED);
+        (0..more).for_each(|_| self.process.pool().count_drop(DropReason::Full));
         self.refused = refused;
+    }
+
+    /// The memory of the program's file, as far as it has been granted.
+    pub(super) fn ring_bytes(&self) -> u64 {
+        let granted = u64::from(self.file.granted()) * 16 * PAGE as u64;
+        ObservedFile::first_bytes() + granted
     }
 
     fn record(&mut self, files: &mut ObservedFiles, sample: &ReadSample, discard: bool) {
@@ -258,6 +302,10 @@ impl ObservedProgram {
             let main = ThreadId::new(u64::from(self.pid.get()));
             let ticks = ticks(rest, self.interval_ns);
             self.process.add_time(main, at, rest, ticks);
+        }
+        let told = is_orderly.then_some(used);
+        for remark in remarks(&header, self.recorded_ns, told) {
+            self.process.pool().add_notice(remark);
         }
         for thread in std::mem::take(&mut self.threads).into_values() {
             self.end_thread(&thread, at);

@@ -60,6 +60,8 @@ pub(super) struct ObservedReader {
     seen: DirectoryState,
     /// In how many further passes the names are read.
     looks_left: u32,
+    /// Whether there are files that are not finished: a program is about to begin, or may never.
+    has_unfinished: bool,
     /// The names of all files that are read or were refused.
     known: HashSet<OsString>,
     /// The processor time of processes at the end of the program that they have replaced.
@@ -87,6 +89,7 @@ impl ObservedReader {
             programs: BTreeMap::new(),
             seen: DirectoryState::default(),
             looks_left: LOOKS,
+            has_unfinished: false,
             known: HashSet::new(),
             replaced: HashMap::new(),
             is_paused: false,
@@ -156,12 +159,17 @@ impl ObservedReader {
         self.passes = self.passes.wrapping_add(1);
         self.look_for_files();
         let reads_idle = self.passes.is_multiple_of(IDLE_PASSES);
-        for reading in self.programs.values_mut() {
+        for (key, reading) in &mut self.programs {
             let is_idle = reading.quiet_passes > IDLE_AFTER;
             if is_idle && !reads_idle {
                 continue;
             }
+            let granted = reading.program.ring_bytes();
             let read = reading.program.pass(&mut self.files, self.is_paused);
+            if reading.program.ring_bytes() != granted {
+                let bytes = reading.program.ring_bytes();
+                self.context.processes.set_ring_bytes(*key, bytes);
+            }
             let has_samples = read.is_ok_and(|samples| samples > 0);
             reading.quiet_passes = if has_samples {
                 0
@@ -191,10 +199,11 @@ impl ObservedReader {
             self.seen = state;
             self.looks_left = LOOKS;
         }
-        if self.looks_left == 0 {
+        let looks_again = self.has_unfinished && self.passes.is_multiple_of(IDLE_PASSES);
+        if self.looks_left == 0 && !looks_again {
             return;
         }
-        self.looks_left -= 1;
+        self.looks_left = self.looks_left.saturating_sub(1);
         let Ok(names) = self.directory.names() else {
             return;
         };
@@ -224,9 +233,7 @@ impl ObservedReader {
                 are_complete = false;
             }
         }
-        if !are_complete {
-            self.looks_left = LOOKS;
-        }
+        self.has_unfinished = !are_complete;
     }
 
     /// Makes a process of the session. False if it is to be tried again.
@@ -254,7 +261,8 @@ impl ObservedReader {
         let base_ns = self.replaced.remove(&arrival.pid).unwrap_or(0);
         let times = (base_ns, self.context.params.interval_ns);
         let mut program = ObservedProgram::new(arrival.pid, (path, file), process, times);
-        program.set_loaded(&mut self.files, &loaded_files(&text, arrival.pid));
+        program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
+        let ring_bytes = program.ring_bytes();
         self.programs.insert(
             key,
             Reading {
@@ -265,6 +273,7 @@ impl ObservedReader {
         if !is_spawned {
             self.list(key, &arrival, Remains::Pool(pool));
         }
+        self.context.processes.set_ring_bytes(key, ring_bytes);
         let commands = self.commands.clone();
         self.supervisor
             .send(SupervisorEvent::ObservedStarted { key, commands });
@@ -355,6 +364,7 @@ impl ObservedReader {
             self.replaced.insert(program.pid, used);
         }
         program.end(&mut self.files, self.is_paused);
+        self.context.processes.set_ring_bytes(key, 0);
         self.supervisor
             .send(SupervisorEvent::ObservedEnded { key, has_executed });
     }
