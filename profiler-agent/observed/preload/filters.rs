@@ -73,6 +73,9 @@ replaced! {
 /// Enters the strict mode by `install`: it allows the calling thread no clock.
 fn strict(install: impl FnOnce() -> isize) -> isize {
     crate::forks::notice();
+    if process::may_call_system() {
+        spares::forget();
+    }
     without_timers(false, FilterState::Nothing, install)
 }
 
@@ -87,6 +90,9 @@ fn filtered(program: c_ulong, is_for_all: bool, install: impl FnOnce() -> isize)
     };
     if program.instructions.is_null() || !process::is_recorded() {
         return install();
+    }
+    if process::may_call_system() {
+        spares::forget();
     }
     // SAFETY: the caller passes so many instructions to the system.
     let instructions =

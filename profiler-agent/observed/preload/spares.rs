@@ -3,9 +3,11 @@
 //!
 //! A process makes them when it may be about to enter a sandbox: it is the first process of a PID
 //! namespace, or gives up the right to new privileges. Each child takes one that no other has
-//! taken, and unmaps all others at once, before any code of the program runs in it: so no child can
-//! read the samples of another one. A reserve file is like any other once it is taken; before that,
-//! its first word is 0.
+//! taken, and unmaps at once those that others have, before any code of the program runs in it. It
+//! keeps the rest for its own children, and unmaps them before it installs a filter of system
+//! calls, since untrusted code runs only after that. So no sandboxed child can read the samples of
+//! another one. A file in reserve is like any other once it is taken; before that, its first word
+//! is 0.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -35,11 +37,11 @@ pub(crate) fn prepare() {
     }
 }
 
-/// In a forked child: takes a file that no other child has taken. Unmaps all others.
+/// In a forked child: takes a file that no other child has taken. Unmaps those that others have.
 pub(crate) fn take() -> Option<*mut u8> {
-    let mut taken = None;
+    let mut own = None;
     for place in &FILES {
-        let file = place.swap(ptr::null_mut(), Ordering::Acquire);
+        let file = place.load(Ordering::Acquire);
         // SAFETY: null, or mapped by `prepare` with the length of the layout; all fields are
         // atomics.
         let Some(header) = (unsafe { file.cast::<Header>().as_ref() }) else {
@@ -50,18 +52,19 @@ pub(crate) fn take() -> Option<*mut u8> {
                 .taken
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
         };
-        if taken.is_none() && take().is_ok() {
-            taken = Some(file);
-        } else {
+        if own.is_none() && take().is_ok() {
+            place.store(ptr::null_mut(), Ordering::Release);
+            own = Some(file);
+        } else if header.taken.load(Ordering::Acquire) != 0 {
+            place.store(ptr::null_mut(), Ordering::Release);
             // SAFETY: no reference to it remains, and no handler uses it.
             unsafe { own_file::unmap(file) };
         }
     }
-    ARE_MADE.store(0, Ordering::Relaxed);
-    taken
+    own
 }
 
-/// In a forked child that has a file of its own: unmaps those of its parent.
+/// Unmaps all files in reserve: in a forked child that can make its own, and before a filter.
 pub(crate) fn forget() {
     for place in &FILES {
         let file = place.swap(ptr::null_mut(), Ordering::Acquire);

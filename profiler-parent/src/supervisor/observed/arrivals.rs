@@ -28,6 +28,9 @@ pub(super) struct Arrival {
     pub(super) name: String,
     /// A descriptor of the process, if it runs and is found.
     pub(super) process: Option<OwnDescriptor<OwnedFd>>,
+    /// Whether it may run although it is not found: in another PID namespace, or because this
+    /// process may not inspect it.
+    pub(super) is_hidden: bool,
 }
 
 /// Identifies the process that has made a file.
@@ -48,6 +51,7 @@ pub(super) fn identify(path: &Path, header: &ObservedHeader, text: &ObservedText
         parent: parent.filter(|parent| parent.get() != 0),
         name: name_of_program(text),
         process: found.filter(|_| facts.is_some()).and_then(descriptor_of),
+        is_hidden: !has_ended && found.is_none() && facts_of(claimed).is_some(),
     }
 }
 

@@ -40,11 +40,14 @@ const IDLE_AFTER: u32 = 25;
 /// of a change in steps of some milliseconds.
 const LOOKS: u32 = 3;
 
-/// How often a program has had no samples, in a row.
+/// A program that is read.
 #[derive(Debug)]
 struct Reading {
     program: ObservedProgram,
+    /// How often it has had no samples, in a row.
     quiet_passes: u32,
+    /// Its process is not found, so only its file tells that it has ended.
+    is_hidden: bool,
 }
 
 /// Reads the files of observed programs.
@@ -159,6 +162,9 @@ impl ObservedReader {
         self.passes = self.passes.wrapping_add(1);
         self.look_for_files();
         let reads_idle = self.passes.is_multiple_of(IDLE_PASSES);
+        if reads_idle {
+            self.end_hidden();
+        }
         for (key, reading) in &mut self.programs {
             let is_idle = reading.quiet_passes > IDLE_AFTER;
             if is_idle && !reads_idle {
@@ -177,6 +183,19 @@ impl ObservedReader {
                 reading.quiet_passes.saturating_add(1)
             };
         }
+    }
+
+    /// Ends the programs of hidden processes that have stored their end.
+    fn end_hidden(&mut self) {
+        let has_ended =
+            |reading: &Reading| reading.is_hidden && reading.program.ended_cpu_ns().is_some();
+        let ended: Vec<PoolId> = self
+            .programs
+            .iter()
+            .filter(|(_, reading)| has_ended(reading))
+            .map(|(key, _)| *key)
+            .collect();
+        ended.into_iter().for_each(|key| self.end(key));
     }
 
     /// Passes the updates of all chunk managers to the supervisor.
@@ -268,6 +287,7 @@ impl ObservedReader {
             Reading {
                 program,
                 quiet_passes: 0,
+                is_hidden: false,
             },
         );
         if !is_spawned {
@@ -331,6 +351,7 @@ impl ObservedReader {
             pid,
             start,
             process,
+            is_hidden,
             ..
         } = arrival;
         let watched = process.map(|process| {
@@ -338,8 +359,14 @@ impl ObservedReader {
                 .watcher()
                 .watch_other(key, process, pid, start)
         });
-        if !matches!(watched, Some(Ok(()))) {
-            self.end(key); // it has ended already, or is not visible
+        match watched {
+            Some(Ok(())) => {}
+            None if is_hidden => {
+                if let Some(reading) = self.programs.get_mut(&key) {
+                    reading.is_hidden = true;
+                }
+            }
+            _ => self.end(key), // it has ended already
         }
     }
 
