@@ -33,14 +33,19 @@ pub(super) struct Arrival {
     pub(super) is_hidden: bool,
 }
 
-/// Identifies the process that has made a file.
-pub(super) fn identify(path: &Path, header: &ObservedHeader, text: &ObservedText) -> Arrival {
+/// Identifies the process that has made a file. `is_known` tells whether the session reads another file of a process.
+pub(super) fn identify(
+    path: &Path,
+    header: &ObservedHeader,
+    text: &ObservedText,
+    is_known: impl Fn(ProcessId) -> bool,
+) -> Arrival {
     let claimed = ProcessId::new(header.pid);
     let has_ended = header.ending != Ending::None as u32;
     let found = File::open(path)
         .ok()
         .filter(|_| !has_ended)
-        .and_then(|file| find(claimed, &file));
+        .and_then(|file| find(claimed, &file, is_known));
     let facts = found.and_then(facts_of);
     let parent = facts
         .map(|facts| facts.parent)
@@ -55,18 +60,33 @@ pub(super) fn identify(path: &Path, header: &ObservedHeader, text: &ObservedText
     }
 }
 
-/// The process that maps the file: the one that it claims to be, or one in another namespace.
-fn find(claimed: ProcessId, file: &File) -> Option<ProcessId> {
+/// The process that has made the file: the one that it claims to be, if that maps the file.
+///
+/// Otherwise one that has this number in a PID namespace of its own. `is_known` tells whether the
+/// session reads another file of a process: a parent keeps the mappings of files that it has made
+/// in reserve for its children. A sandboxed process does not show its mappings; of those, the one
+/// that was started last is taken, because a process makes its file when it begins.
+fn find(
+    claimed: ProcessId,
+    file: &File,
+    is_known: impl Fn(ProcessId) -> bool,
+) -> Option<ProcessId> {
     if maps_file(claimed, file) == Some(true) {
         return Some(claimed);
     }
-    // A process that runs with this number in another namespace has it among its own numbers.
     let entries = std::fs::read_dir("/proc").ok()?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers
+    let candidates: Vec<ProcessId> = numbers
         .map(ProcessId::new)
-        .filter(|pid| calls_itself(*pid, claimed))
-        .find(|pid| maps_file(*pid, file) == Some(true))
+        .filter(|pid| !is_known(*pid) && calls_itself(*pid, claimed))
+        .collect();
+    let maps = |pid: &&ProcessId| maps_file(**pid, file) == Some(true);
+    let is_silent = |pid: &&ProcessId| maps_file(**pid, file).is_none();
+    let started = |pid: &&ProcessId| facts_of(**pid).map(|facts| facts.start.get());
+    let found = candidates.iter().find(maps);
+    found
+        .or_else(|| candidates.iter().filter(is_silent).max_by_key(started))
+        .copied()
 }
 
 /// Whether a process has this number in the innermost PID namespace that it is in, and another one

@@ -260,7 +260,11 @@ impl ObservedReader {
         let (Ok(header), Ok(text)) = (file.header(), file.text()) else {
             return true;
         };
-        let arrival = identify(&path, &header, &text);
+        let is_known = |pid: ProcessId| {
+            let mut programs = self.programs.values();
+            programs.any(|reading| reading.program.pid == pid && !reading.program.has_executed())
+        };
+        let arrival = identify(&path, &header, &text, is_known);
         self.end_earlier_program(arrival.pid);
         let spawned = self
             .context
