@@ -47,6 +47,15 @@ static ROWS: [OwnRow; MAX_ROWS] = [const {
 /// Where the search for a free row begins.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
+/// All rows that were ever used are below this. Those above it are never read, so they take no
+/// memory.
+static FRONTIER: AtomicUsize = AtomicUsize::new(1);
+
+/// The rows that may be in use.
+fn used_rows() -> impl Iterator<Item = &'static OwnRow> {
+    ROWS.iter().take(FRONTIER.load(Ordering::Acquire))
+}
+
 const UNKNOWN: u8 = 0;
 const PRESENT: u8 = 1;
 const REFUSED: u8 = 2;
@@ -73,6 +82,7 @@ fn claim_row(row: usize) -> bool {
     let Some(own) = ROWS.get(row) else {
         return false;
     };
+    FRONTIER.fetch_max(row.wrapping_add(1), Ordering::AcqRel);
     own.is_used.load(Ordering::Relaxed) == 0
         && has_memory(row)
         && own
@@ -172,7 +182,7 @@ pub(crate) fn release(row: usize) {
 /// In a forked child: frees all rows, of which the child has none. Its parent's timers do not exist
 /// in it.
 pub(crate) fn forget_all() {
-    for own in &ROWS {
+    for own in used_rows() {
         if own.is_used.swap(0, Ordering::Relaxed) != 0 {
             own.timer.store(NO_TIMER, Ordering::Relaxed);
         }
@@ -181,6 +191,7 @@ pub(crate) fn forget_all() {
         page.store(UNKNOWN, Ordering::Relaxed);
     }
     NEXT.store(1, Ordering::Relaxed);
+    FRONTIER.store(1, Ordering::Relaxed);
 }
 
 /// Makes the timer of the calling thread, which owns the row. False if there is none.
@@ -270,7 +281,7 @@ pub(crate) fn disarm(row: usize) -> bool {
 
 /// Deletes the timers of all threads.
 pub(crate) fn disarm_all() {
-    for row in 0..MAX_ROWS {
+    for row in 0..FRONTIER.load(Ordering::Acquire) {
         let is_used = |own: &OwnRow| own.is_used.load(Ordering::Relaxed) != 0;
         if ROWS.get(row).is_some_and(is_used) {
             disarm(row);
@@ -280,7 +291,7 @@ pub(crate) fn disarm_all() {
 
 /// The row of the calling thread, if it has one. Reads all rows.
 pub(crate) fn row_of_caller() -> Option<usize> {
-    (0..MAX_ROWS).find(|row| is_of_caller(*row))
+    (0..FRONTIER.load(Ordering::Acquire)).find(|row| is_of_caller(*row))
 }
 
 /// Whether the calling thread's alternate signal stack, if it has one, has room for the handler.
@@ -319,8 +330,7 @@ pub(crate) fn is_of_caller(row: usize) -> bool {
 pub(crate) fn stack_top_of_caller() -> usize {
     let here = 0_usize;
     let sp = (&raw const here).addr();
-    let tops = ROWS
-        .iter()
+    let tops = used_rows()
         .filter(|own| own.is_used.load(Ordering::Relaxed) != 0)
         .map(|own| own.stack_top.load(Ordering::Relaxed));
     tops.filter(|top| *top > sp).min().unwrap_or(sp)
