@@ -8,8 +8,8 @@ use integration_tests::{own_process, programs};
 
 const OBSERVED: [&str; 1] = ["--observed"];
 
-/// Spins in a function for some milliseconds of processor time, in so many threads and in so many
-/// forked children, and prints how much the main process has used.
+/// Uses processor time in a function, alone, in three threads or in four forked children, and prints
+/// how much the main process has used.
 const SPIN: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,8 +1,9 @@
 //! The end of the program: stores how much processor time the process has used.
 //!
 //! At `exit` the loader calls [`at_exit`], which only stores. Before the process executes another
-//! program, the timer of the calling thread is deleted, unless a filter of system calls may forbid that: Linux before 6.13 would deliver a pending
-//! signal of it to the new program, which does not handle it.
+//! program, the timer of the calling thread is deleted, unless a filter of system calls may forbid
+//! that: Linux before 6.13 would deliver a pending signal of it to the new program, which does not
+//! handle it.
 
 #![allow(non_snake_case)] // the names of the C library
 

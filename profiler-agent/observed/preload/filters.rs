@@ -94,7 +94,7 @@ fn filtered(program: c_ulong, is_for_all: bool, install: impl FnOnce() -> isize)
     if process::may_call_system() {
         spares::forget();
     }
-    // SAFETY: the caller passes so many instructions to the system.
+    // SAFETY: the caller passes this number of instructions to the system.
     let instructions =
         unsafe { core::slice::from_raw_parts(program.instructions, usize::from(program.count)) };
     if allows_handler(instructions) && process::filter() != FilterState::Nothing {

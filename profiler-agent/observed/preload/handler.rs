@@ -227,8 +227,11 @@ fn stack_bytes(start: u64, top: u64, is_elsewhere: bool) -> (usize, bool) {
     let most = known.min(MAX_STACK_BYTES as u64);
     let end = start + most;
     let mut readable = start;
-    // The page of the stack pointer is in use. A guard page may lie between another stack and this
-    // thread's own.
+    // Code may use the stack pointer for other data, and an empty stack ends at its upper border.
+    if !is_readable(start) {
+        return (0, true);
+    }
+    // A guard page may lie between another stack and this thread's own.
     loop {
         readable = (readable | (PAGE as u64 - 1)) + 1;
         if readable >= end || !is_readable(readable) {

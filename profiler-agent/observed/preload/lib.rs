@@ -15,7 +15,8 @@
 //! | 1 | `loaded` | the loaded files of the process, and their functions |
 //! | 2 | `process`, `bpf` | what is known about this process; runs filters of system calls |
 //! | 2 | `replaced` | defines functions that replace those of the C library |
-//! | 3 | `config`, `own_file`, `text` | the session's variable; makes the file, and writes names into it |
+//! | 3 | `config` | the session's variable |
+//! | 3 | `own_file`, `text` | makes the file, and writes names into it |
 //! | 3 | `threads`, `ring` | rows and timers; the pages of the samples |
 //! | 4 | `spares` | files in reserve, for the children of sandboxed processes |
 //! | 4 | `recording` | the beginning in a process that has a new file |

@@ -64,8 +64,9 @@ pub(crate) fn find_all(lists: &[&[&Original]]) {
     }
 }
 
-/// Defines functions with the name and the type of those that they replace, and a list of the
-/// latter, `ORIGINALS`. `around` gets the arguments and calls the original.
+/// Defines functions that have the names and types of functions of the C library, and the list
+/// `ORIGINALS` of the functions that they replace. `around` gets the arguments and calls the
+/// original.
 macro_rules! replaced {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $around:expr;)*) => {
         /// The functions that this module replaces.

@@ -29,7 +29,8 @@ const AT_MINSIGSTKSZ: usize = 51;
 /// The same where the kernel does not tell it: with the registers of AVX-512, without tiles.
 const USUAL_SIGNAL_FRAME: usize = 4096;
 
-/// The loader calls the functions of this section when it loads the library, and `FINISH` at `exit`.
+/// The loader calls the functions of this section when it loads the library, and [`FINISH`] at
+/// `exit`.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -2,8 +2,8 @@
 //!
 //! Used for observed processes: the session reads what they leave in their shared files, and writes
 //! it here, so that every reader of pools finds it. Invariants: this process has made the pool, and
-//! only the owner of the `PoolWriter` adds entries to it; the entries have the form of those that
-//! a recorder writes, in chunks of the main thread's row; the pool obeys its allowance like every
+//! only the owner of the `PoolWriter` adds entries to it, and no other process can write to it; the
+//! entries have the same form as those of a recorder, in chunks of the main thread's row; the pool obeys its allowance like every
 //! other.
 //!
 //! There is no maintenance thread: the owner calls [`PoolWriter::maintain`] from time to time.

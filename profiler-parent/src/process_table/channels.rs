@@ -42,34 +42,35 @@ impl ProcessTable {
         self.change(key, |process| process.ring_bytes = bytes);
     }
 
-    /// Makes a spawned process that has not connected an observed one: this session writes its pool.
-    /// `None` if no such process has this number.
+    /// The pool that was made for a spawned process, if it has this number and has not connected.
     #[cfg(feature = "observed")]
-    pub(crate) fn observe_spawned(
-        &self,
-        pid: ProcessId,
-        program: &str,
-    ) -> Option<(PoolId, Arc<OwnFile>)> {
-        let mut all = self.lock();
+    pub(crate) fn waiting_spawned(&self, pid: ProcessId) -> Option<(PoolId, Arc<OwnFile>)> {
+        let all = self.lock();
         let is_it = |process: &TrackedProcess| {
             process.pid == pid
                 && process.state == ProcessState::Starting
                 && !process.has_joined
                 && !process.remains.is_taken()
         };
-        let (key, process) = all.iter_mut().find(|(_, process)| is_it(process))?;
-        let Remains::Pool(pool) = &process.remains else {
-            return None;
-        };
-        let found = (*key, Arc::clone(pool));
-        process.said_hello = true;
-        process.state = ProcessState::Connected;
-        process.part_file = None; // it writes no part
-        process.program = Some(program.to_owned());
-        process.take_program_name();
-        drop(all);
-        self.changed.notify_all();
-        Some(found)
+        let (key, process) = all.iter().find(|(_, process)| is_it(process))?;
+        match &process.remains {
+            Remains::Pool(pool) => Some((*key, Arc::clone(pool))),
+            _ => None,
+        }
+    }
+
+    /// Makes a spawned process an observed one, whose samples this session writes into `pool`. The
+    /// process has a descriptor of the pool that it was started with, and none of this one.
+    #[cfg(feature = "observed")]
+    pub(crate) fn observe_spawned(&self, key: PoolId, pool: Arc<OwnFile>, program: &str) {
+        self.change(key, |process| {
+            process.remains = Remains::Pool(pool);
+            process.said_hello = true;
+            process.state = ProcessState::Connected;
+            process.part_file = None; // it writes no part
+            process.program = Some(program.to_owned());
+            process.take_program_name();
+        });
     }
 
     /// Notes that the channel of a process has closed, for this reason. The first reason is the

@@ -147,3 +147,21 @@ fn a_killed_program_keeps_every_sample_that_was_finished() {
     }
     assert!(killed_with_samples >= 5, "{killed_with_samples}");
 }
+
+#[test]
+fn a_stack_pointer_that_points_to_no_memory_is_a_sample_without_a_stack() {
+    let (output, programs) = Session::new().run(&["odd-stack"]);
+    assert!(output.status.success(), "{:?}", output.status);
+    if cfg!(target_arch = "x86_64") {
+        let odd = programs[0]
+            .samples
+            .iter()
+            .filter(|sample| sample.head.sp == 0x1000);
+        let odd: Vec<_> = odd.collect();
+        assert!(!odd.is_empty());
+        assert!(
+            odd.iter()
+                .all(|sample| sample.stack.is_empty() && sample.is_cut())
+        );
+    }
+}

@@ -222,6 +222,18 @@ static void small_alternate_stack(void) {
     sink = spin(100);
 }
 
+/* Computes with a stack pointer that points to no memory. Signals use the alternate stack. */
+static void odd_stack(void) {
+    static char stack[1 << 16];
+    stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    sigaltstack(&alternate, 0);
+#ifdef __x86_64__
+    uint64_t left = 400000000;
+    __asm__ volatile("mov %%rsp, %%r12\n mov $0x1000, %%rsp\n 1: dec %0\n jnz 1b\n mov %%r12, %%rsp"
+                     : "+r"(left) : : "r12", "cc", "memory");
+#endif
+}
+
 int main(int count_of_arguments, char **arguments) {
     volatile uint64_t mark = MARK;
     const char *mode = count_of_arguments > 1 ? arguments[1] : "";
@@ -240,6 +252,7 @@ int main(int count_of_arguments, char **arguments) {
     else if (!strcmp(mode, "filter")) return filtered(arguments[2]);
     else if (!strcmp(mode, "execs")) execs(arguments[0], number);
     else if (!strcmp(mode, "traces")) traces();
+    else if (!strcmp(mode, "odd-stack")) odd_stack();
     else if (!strcmp(mode, "small-stack")) small_alternate_stack();
     else return 2;
     printf("spin %p\n", (void *)spin);

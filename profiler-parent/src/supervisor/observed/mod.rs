@@ -49,7 +49,7 @@ const SHORTEST_INTERVAL_NS: u64 = 100_000;
 /// What the supervisor tells the reader.
 #[derive(Debug)]
 pub(crate) enum ReaderCommand {
-    /// The pool may hold so many bytes.
+    /// The number of bytes that the pool may hold has changed.
     SetAllowance {
         /// The program's pool.
         key: PoolId,

@@ -23,7 +23,8 @@ use profiler_observed::layout::{Ending, IS_CUT, PAGE, SampleHead};
 use super::mapped_files::{ListingPause, mapped_files};
 use super::remarks::remarks;
 
-/// The pages of the ring are doubled when a reading finds so many samples, or one was refused.
+/// The pages of the ring are doubled when a reading finds this number of samples, or one was
+/// refused.
 const CROWDED: usize = 8;
 /// The least time between two readings.
 const PASS: Duration = Duration::from_millis(20);

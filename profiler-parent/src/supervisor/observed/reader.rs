@@ -15,6 +15,7 @@ use profiler_core::internal::observed::{
     LoadedFile, ObservedFiles, ObservedProcess, PoolProcess, PoolWriter,
 };
 use profiler_core::internal::pool;
+use profiler_core::internal::reader::PoolReader;
 use profiler_core::time::Timestamp;
 use profiler_observed::file::{ObservedFile, ObservedFileError, ObservedHeader, ObservedText};
 
@@ -31,7 +32,7 @@ use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 
 /// The time between two passes while programs run.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A program without samples is looked at in every so many passes.
+/// The number of passes from one reading of an idle program to the next.
 const IDLE_PASSES: u32 = 8;
 /// The passes without samples after which a program counts as idle.
 const IDLE_AFTER: u32 = 25;
@@ -226,6 +227,8 @@ impl ObservedReader {
         let Ok(names) = self.directory.names() else {
             return;
         };
+        let present: HashSet<&OsString> = names.iter().collect();
+        self.known.retain(|name| present.contains(name));
         let mut are_complete = true;
         let mut arrived = Vec::new();
         for name in names {
@@ -266,12 +269,13 @@ impl ObservedReader {
         };
         let arrival = identify(&path, &header, &text, is_known);
         self.end_earlier_program(arrival.pid);
-        let spawned = self
-            .context
-            .processes
-            .observe_spawned(arrival.pid, &arrival.name);
+        let spawned = self.context.processes.waiting_spawned(arrival.pid);
         let is_spawned = spawned.is_some();
-        let (key, pool) = match spawned.map_or_else(|| self.new_pool(&arrival.name), Ok) {
+        let place = match spawned {
+            Some((key, handed)) => self.pool_instead_of(key, &handed, &arrival.name),
+            None => self.new_pool(&arrival.name),
+        };
+        let (key, pool) = match place {
             Ok(place) => place,
             Err(again) => return !again,
         };
@@ -305,6 +309,25 @@ impl ObservedReader {
             self.watch(key, arrival);
         }
         true
+    }
+
+    /// Makes a pool for a spawned process, in place of the one that it was started with: it has a
+    /// descriptor of that one, and this process maps no memory that another one can write.
+    fn pool_instead_of(
+        &self,
+        key: PoolId,
+        handed: &OwnFile,
+        name: &str,
+    ) -> Result<(PoolId, Arc<OwnFile>), bool> {
+        let header = PoolReader::open(handed)
+            .map_err(|_| false)?
+            .header()
+            .clone();
+        let pool = make_pool(&self.context, key, header.allowance, name).map_err(|_| false)?;
+        self.context
+            .processes
+            .observe_spawned(key, Arc::clone(&pool), name);
+        Ok((key, pool))
     }
 
     /// Makes a pool for a process that the session does not know. An error tells whether to try
