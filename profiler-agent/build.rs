@@ -2,7 +2,6 @@
 //!
 //! - Its name (`soname`) has no version, so a program that is linked with it and into which it is
 //!   preloaded has it once.
-//! - Its functions call each other, also in a copy of it in a forked child.
 //! - It is never unloaded, because its threads and its signal handler run until the process ends.
 //! - It does not need `libgcc_s.so.1`, which slim containers lack: the unwinder of the standard
 //!   library comes from the static `libgcc_eh.a`. If the compiler has no such file, the library

@@ -63,7 +63,6 @@ mod hostile_symbols;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-mod joining_announced;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_bad;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

@@ -6,10 +6,9 @@
  *
  * A process records if it runs below a session of the profiler, for example
  *     profiler record -- ./program
- * If the library is loaded with the program, it joins the session by itself, some milliseconds
- * after the start of the program. If the program calls a function before, the library joins at
- * once, and the call waits until the program is recorded: usually 1 ms, at most 20 ms. The
- * environment variable PROFILER_JOIN_WAIT_MS changes the 20 ms, up to 10,000. Without a session
+ * The first call of a function joins the session, and waits until the program is recorded: usually
+ * 1 ms, at most 20 ms. The environment variable PROFILER_JOIN_WAIT_MS changes the 20 ms, up to
+ * 10,000. Without a session
  * every function returns at once: two loads and two comparisons, 1 to 5 ns. The functions that
  * make a label, a counter or a group then take a lock and allocate, once per name.
  *
@@ -24,8 +23,9 @@
  *   function that makes a label, a counter or a group may return null, which all functions accept.
  *
  * In a program that contains the profiler for Rust (profiler-child, profiler-parent), that
- * profiler records, and these functions do nothing. In a forked child they do nothing until it
- * executes another program; its samples are recorded.
+ * profiler records, and these functions do nothing. In a forked child of a process that records
+ * they do nothing until it executes another program; below `profiler record` its samples are
+ * recorded.
  *
  * Costs are those of a processor with a cycle counter, while a session runs.
  */
@@ -45,9 +45,8 @@ extern "C" {
 /* The version of the loaded library. */
 uint32_t mpprof_api_version(void);
 
-/* Joins the session, if the library has not done so: needed only after dlopen. Returns 1 if this
- * process records then, otherwise 0. Cost: usually 1 ms, at most 20 ms; without a session 1 us.
- * Later calls do nothing. */
+/* Joins the session, as the first call of any function does. Returns 1 if this process records
+ * then, otherwise 0. Cost of the first call: usually 1 ms, at most 20 ms. */
 int mpprof_join(void);
 
 /* Like mpprof_join, for the session with this address: the value of the environment variable
@@ -59,10 +58,8 @@ int mpprof_join_session(const char *address);
 
 /* Stops recording in this process for good and ends the library's threads. What was recorded stays
  * in the profile. Call it before a system call that is allowed only in processes with one thread,
- * or before a change of the user with capabilities of the calling thread alone. Not needed if the
- * library was loaded with the program: setuid, setgid, seteuid, setegid, setreuid, setregid,
- * setresuid, setresgid, setgroups, initgroups, unshare and setns are then replaced by functions
- * that call it if necessary. Cost: usually less than 1 ms. */
+ * or before a change of the user with capabilities of the calling thread alone. Cost: usually less
+ * than 1 ms. */
 void mpprof_leave(void);
 
 /* 1 if this process records now, otherwise 0. Use it before preparing an expensive text.

@@ -1,5 +1,4 @@
-//! The program's `errno`, which the library must not change where the program does not expect it:
-//! before its beginning, around a fork, and in functions that this library replaces.
+//! The program's `errno`, which the library does not change.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +19,7 @@ fn errno() -> c_int {
     unsafe { place.read() }
 }
 
-pub(crate) fn set_errno(error: c_int) {
+fn set_errno(error: c_int) {
     // SAFETY: returns an address.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: the variable of the calling thread, which exists as long as the thread.

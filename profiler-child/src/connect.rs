@@ -10,18 +10,17 @@
 //! host only through the return value.
 
 use std::io;
-use std::ops::ControlFlow;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ipc_protocol::environment::{
-    self, AddressError, ChildEnvironment, EnvironmentError, InheritedHandle, SessionAddress, Token,
+    AddressError, ChildEnvironment, EnvironmentError, InheritedHandle, SessionAddress, Token,
 };
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
-use ipc_protocol::transport::joining::{JoinError, Joined};
+use ipc_protocol::transport::joining::JoinError;
 use ipc_protocol::transport::listener::Endpoint;
 use ipc_protocol::transport::{ChildEnds, TransportError, inherited};
 use profiler_core::ids::ProcessKey;
@@ -32,6 +31,7 @@ use profiler_sys::{DescriptorTable, OwnFile, occupy_low_numbers, spawn_quiet};
 
 use crate::control::Control;
 use crate::gather::Files;
+use crate::invitation::Invitation;
 use crate::join::Candidate;
 use crate::{io_thread, own_threads, shutdown};
 
@@ -89,7 +89,7 @@ pub enum InitError {
 impl InitError {
     /// Whether the parent's resources were handed to another process, which a wrapper such as a
     /// shell has started before this one, or were lost on the way. This process may join by itself.
-    fn is_of_another_process(&self) -> bool {
+    pub(crate) fn is_of_another_process(&self) -> bool {
         match self {
             Self::Environment(EnvironmentError::NotHanded(error)) => {
                 error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::EBADF)
@@ -126,13 +126,9 @@ pub fn init() -> Status {
 
 /// Like [`init`], with another limit on the wait for a session that this process joins by itself.
 pub fn init_within(patience: Duration) -> Status {
-    let refused = match record_if_handed() {
-        ControlFlow::Break(status) => return status,
-        ControlFlow::Continue(refused) => refused,
-    };
-    match join(patience) {
-        Status::NoParent => refused.map_or(Status::NoParent, Status::Off),
-        status => status,
+    match status_if_begun() {
+        Some(status) => status,
+        None => Invitation::of_environment().follow(patience),
     }
 }
 
@@ -175,77 +171,21 @@ pub(crate) fn parent_has_begun() -> bool {
     begun != 0 && begun != std::process::id()
 }
 
-/// Records for the session that the environment names.
+/// Like [`init_within`], for a process that has read its environment before.
+pub fn init_as(invitation: Invitation, patience: Duration) -> Status {
+    match status_if_begun() {
+        Some(status) => status,
+        None => invitation.follow(patience),
+    }
+}
+
+/// Records for the session that the environment names. For a process that has begun.
 pub(crate) fn join(patience: Duration) -> Status {
-    match join_session(patience) {
-        Ok(true) => Status::Recording,
-        Ok(false) => Status::NoParent,
-        Err(error) => Status::Off(error),
-    }
-}
-
-/// Like [`init_within`], for a process that learns the address of the session in another way than
-/// from the environment, which it does not read. `address` is the value of the environment variable
-/// `MULTIPROCESS_PROFILER_SESSION` in the processes of the session.
-pub fn init_at(address: &str, patience: Duration) -> Status {
-    if let Some(status) = status_if_begun() {
-        return status;
-    }
-    match join_at(address, patience) {
-        Ok(()) => Status::Recording,
-        Err(error) => Status::Off(error),
-    }
-}
-
-fn join_at(address: &str, patience: Duration) -> Result<(), InitError> {
-    let address = SessionAddress::parse(address)?;
-    if session::is_active() {
-        return Err(InitError::OwnSession);
-    }
-    record_candidate(Candidate::of(address, program_name()), patience)
-}
-
-/// Records for the parent that has handed its resources to this process. Breaks with the outcome if
-/// this process must not join a session by itself; otherwise returns the reason why the resources
-/// are of no use here, if there are any.
-pub(crate) fn record_if_handed() -> ControlFlow<Status, Option<InitError>> {
-    if let Some(status) = status_if_begun() {
-        return ControlFlow::Break(status);
-    }
-    if session::is_active() {
-        return ControlFlow::Break(stay_with_own_session());
-    }
-    let parent = match environment::take() {
-        Ok(None) => return ControlFlow::Continue(None),
-        Ok(Some(parent)) => parent,
-        Err(error) => return ControlFlow::Break(Status::Off(error.into())),
-    };
-    match record_for(parent) {
-        Ok(()) => ControlFlow::Break(Status::Recording),
-        Err(error) if error.is_of_another_process() => ControlFlow::Continue(Some(error)),
-        Err(error) => ControlFlow::Break(Status::Off(error)),
-    }
-}
-
-/// The status of a process that records for a session of its own. It stays with that session: a
-/// process has one recorder, and another pool would end the recording.
-fn stay_with_own_session() -> Status {
-    let is_asked = match environment::take() {
-        Ok(Some(_)) => Ok(true),
-        Ok(None) => environment::session_address()
-            .map(|address| address.is_some())
-            .map_err(InitError::from),
-        Err(error) => Err(error.into()),
-    };
-    match is_asked {
-        Ok(true) => Status::Off(InitError::OwnSession),
-        Ok(false) => Status::NoParent,
-        Err(error) => Status::Off(error),
-    }
+    Invitation::of_session_in_environment().follow(patience)
 }
 
 /// Records for the parent that has handed its resources to this process.
-fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
+pub(crate) fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     // Before a thread is started: most processes that inherit the variable by accident end here.
     parent.check()?;
     let is_left_open = Arc::new(AtomicBool::new(false));
@@ -291,7 +231,7 @@ fn record_handed(parent: ChildEnvironment, is_left_open: &AtomicBool) -> Result<
 
 /// Runs a step of the beginning, which may itself wait for `patience`, on the I/O thread. Waits for
 /// its result. If it fails, the thread ends.
-pub(crate) fn on_io_thread<T: Send + 'static>(
+fn on_io_thread<T: Send + 'static>(
     kept: &[RawFd],
     patience: Duration,
     step: impl FnOnce() -> Result<T, InitError> + Send + 'static,
@@ -311,38 +251,17 @@ pub(crate) fn on_io_thread<T: Send + 'static>(
     done
 }
 
-/// Records for the session that the environment names. `false` if it names none.
-fn join_session(patience: Duration) -> Result<bool, InitError> {
-    let Some(candidate) = candidate(patience)? else {
-        return Ok(false);
-    };
-    record_candidate(candidate, patience)?;
-    Ok(true)
-}
-
-/// This process, if it may join the session that the environment names. `None` if it names none.
-pub(crate) fn candidate(patience: Duration) -> Result<Option<Candidate>, InitError> {
-    if session::is_active() {
-        // Its data would be lost.
-        return match environment::session_address()? {
-            Some(_) => Err(InitError::OwnSession),
-            None => Ok(None),
-        };
-    }
-    Ok(Candidate::of_environment(program_name(), patience)?)
-}
-
-/// Asks the session for memory, and records for it.
-fn record_candidate(candidate: Candidate, patience: Duration) -> Result<(), InitError> {
+/// Asks the session at this address for memory, and records for it.
+pub(crate) fn record_for_session(
+    address: SessionAddress,
+    patience: Duration,
+) -> Result<(), InitError> {
+    let candidate = Candidate::of(address, program_name());
     on_io_thread(&[], patience, move || {
-        record_joined(candidate.ask(patience)?)
+        let joined = candidate.ask(patience)?;
+        let line = Line::Socket(joined.channel);
+        record(joined.pool, None, line, joined.token, || {})
     })
-}
-
-/// On the I/O thread: records for the session that this process has joined.
-pub(crate) fn record_joined(joined: Joined) -> Result<(), InitError> {
-    let line = Line::Socket(joined.channel);
-    record(joined.pool, None, line, joined.token, || {})
 }
 
 /// Takes the pool, begins to record and starts the control thread. Calls `release` when it is known

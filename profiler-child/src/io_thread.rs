@@ -93,14 +93,6 @@ pub(crate) fn run_where_possible(patience: Duration, job: impl FnOnce() + Send +
     }
 }
 
-/// Runs `job` on the I/O thread soon.
-///
-/// # Errors
-/// If the thread has ended.
-pub(crate) fn begin(job: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    post(IfAbsent::Refuse, Box::new(job))
-}
-
 /// Ends the thread after the jobs that wait. Threads that it has started go on.
 pub(crate) fn end() {
     drop(current().take());

@@ -37,11 +37,11 @@
     )
 )]
 
-mod announce;
 mod connect;
 mod control;
 mod fork;
 mod gather;
+mod invitation;
 mod io_thread;
 mod join;
 mod outgoing;
@@ -49,12 +49,12 @@ mod own_threads;
 mod shutdown;
 mod updates;
 
-#[doc(hidden)]
-pub use announce::{Announced, Announcement, announce, begin_after_announcement};
 pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
 #[doc(hidden)]
-pub use connect::{init_at, session_is_over};
+pub use connect::{init_as, session_is_over};
 pub use fork::{after_fork, after_fork_within};
+#[doc(hidden)]
+pub use invitation::Invitation;
 pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};

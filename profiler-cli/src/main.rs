@@ -15,6 +15,7 @@ mod info;
 mod merge;
 mod output_name;
 mod plain;
+mod preload;
 mod process_row;
 mod process_table;
 mod process_tree;

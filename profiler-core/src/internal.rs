@@ -97,7 +97,9 @@ pub mod payload {
 pub mod pool {
     //! See `pool` in the sources: the shared bytes.
 
-    pub use crate::pool::{AttachError, FLOOR_PAGES, PoolSpec, create, create_in, new_id};
+    pub use crate::pool::{
+        AttachError, FLOOR_PAGES, PoolSpec, create, create_in, new_id, withdraw,
+    };
 
     pub mod definitions {
         //! See `pool::definitions` in the sources.
@@ -152,7 +154,7 @@ pub mod reader {
 pub mod recorder_note {
     //! See `recorder_note` in the sources: which files of a process contain the recorder.
 
-    pub use crate::recorder_note::{Note, is_in_another_file};
+    pub use crate::recorder_note::is_in_another_file;
 }
 
 pub mod runtime_site {

@@ -1,12 +1,12 @@
-//! A note in executable files: "this program or library contains the recorder".
+//! Notes in executable files: "this program or library contains the recorder", and "this library
+//! observes the program".
 //!
-//! Every file that links the engine carries the note, because the linker keeps notes. The agent
-//! (`profiler-agent`), which is loaded into any program, looks for the notes of other files before
-//! it begins: a program that contains the recorder uses its own, and two recorders in one process
-//! would compete for its signals. The agent itself contains the recorder, and carries a second note
-//! that says so: in a forked child, a copy of the agent that was loaded earlier does not count.
-//! Invariant: reading changes nothing in the process and allocates nothing. On systems other than
-//! Linux there is no note, and no agent.
+//! Every file that links the engine carries the first note, because the linker keeps notes. The
+//! library for C (`profiler-agent`) looks for the notes of other files before it begins: a program
+//! that contains the recorder uses its own, and two recorders in one process would compete for its
+//! signals. The preloaded library of `profiler-observed` carries the second one, which leads to the
+//! function that a recorder calls when it begins. Invariant: reading changes nothing in the process
+//! and allocates nothing. On systems other than Linux there is no note.
 
 #![allow(unsafe_code)]
 
@@ -16,33 +16,39 @@ const NAME: [u8; 12] = *b"MPProfiler\0\0";
 /// The kind of the note: a recorder.
 #[cfg(target_os = "linux")]
 const RECORDER: u32 = 1;
-/// The kind of the note: the agent.
+/// The kind of the note: the library that observes the program. The description is the distance
+/// from itself to the function that ends the observation.
 #[cfg(target_os = "linux")]
-const AGENT: u32 = 2;
+const OBSERVER: u32 = 3;
 
 #[cfg(target_os = "linux")]
-pub use imp::{Note, is_in_another_file};
+pub(crate) use imp::end_observation;
+#[cfg(target_os = "linux")]
+pub use imp::is_in_another_file;
 
-/// Whether a loaded file that is no agent, other than the one with this function, contains a
-/// recorder.
+/// Whether a loaded file other than the one with this function contains a recorder.
 #[cfg(not(target_os = "linux"))]
 pub fn is_in_another_file() -> bool {
     false
 }
+
+/// Ends the observation of this process by the preloaded library.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn end_observation() {}
 
 #[cfg(target_os = "linux")]
 mod imp {
     use std::ffi::c_void;
     use std::slice;
 
-    use super::{AGENT, NAME, RECORDER};
+    use super::{NAME, OBSERVER, RECORDER};
 
     /// A note, in the layout of ELF notes, with a description of one word. For a static in a
     /// section whose name begins with `.note`.
     #[allow(dead_code)] // the fields are read from the file, or from memory by their offsets
     #[derive(Debug)]
     #[repr(C, align(4))]
-    pub struct Note {
+    struct Note {
         name_bytes: u32,
         description_bytes: u32,
         kind: u32,
@@ -50,57 +56,79 @@ mod imp {
         format: u32,
     }
 
-    impl Note {
-        /// The note of the agent.
-        pub const AGENT: Self = Self::of_kind(AGENT);
-
-        const fn of_kind(kind: u32) -> Self {
-            Self {
-                // With the terminating zero, without the padding.
-                name_bytes: 11,
-                description_bytes: 4,
-                kind,
-                name: NAME,
-                format: 1,
-            }
-        }
-    }
-
     #[used]
     #[unsafe(link_section = ".note.mp-profiler")]
-    static NOTE: Note = Note::of_kind(RECORDER);
+    static NOTE: Note = Note {
+        // With the terminating zero, without the padding.
+        name_bytes: 11,
+        description_bytes: 4,
+        kind: RECORDER,
+        name: NAME,
+        format: 1,
+    };
 
-    /// Whether a loaded file that is no agent, other than the one with this function, contains a
-    /// recorder.
+    /// Whether a loaded file other than the one with this function contains a recorder.
     ///
     /// Costs some microseconds per loaded file. Waits for the loader if another thread is loading a
     /// library.
     pub fn is_in_another_file() -> bool {
-        let mut found = false;
-        // SAFETY: `examine` has the signature that the loader calls, and `found` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(examine), (&raw mut found).cast()) };
-        found
+        let own = (&raw const NOTE).addr();
+        let is_other = |file: &Loaded<'_>| !file.contains(own) && file.note(RECORDER).is_some();
+        find(&mut |file| is_other(file).then_some(0)).is_some()
+    }
+
+    /// Ends the observation of this process by the preloaded library, if there is one: this
+    /// process's own recorder samples it from now on.
+    ///
+    /// Costs as [`is_in_another_file`], and deletes the library's timers. Not async-signal-safe.
+    pub(crate) fn end_observation() {
+        let Some(address) = find(&mut function_of_observer) else {
+            return;
+        };
+        let end = std::ptr::with_exposed_provenance::<c_void>(address);
+        // SAFETY: the note of the library contains the place of a function of this type, which is
+        // in its code, and the library is never unloaded.
+        let end = unsafe { std::mem::transmute::<*const c_void, extern "C" fn()>(end) };
+        end();
+    }
+
+    /// The function that the note of an observing library contains.
+    fn function_of_observer(file: &Loaded<'_>) -> Option<usize> {
+        let description = file.note(OBSERVER)?.first_chunk::<4>()?;
+        let distance = i32::from_ne_bytes(*description);
+        let address = description.as_ptr().addr();
+        let address = address.checked_add_signed(isize::try_from(distance).ok()?)?;
+        file.executes(address).then_some(address)
+    }
+
+    type Question<'a> = &'a mut dyn FnMut(&Loaded<'_>) -> Option<usize>;
+
+    /// What `question` says about the first loaded file about which it says something.
+    fn find(question: Question<'_>) -> Option<usize> {
+        let mut search = (question, None);
+        // SAFETY: `examine` has the signature that the loader calls, and `search` outlives the
+        // call.
+        unsafe { libc::dl_iterate_phdr(Some(examine), (&raw mut search).cast()) };
+        search.1
     }
 
     /// Called by the loader for each loaded file. Returns 1 to end the iteration.
     unsafe extern "C" fn examine(
         file: *mut libc::dl_phdr_info,
         _size: usize,
-        found: *mut c_void,
+        search: *mut c_void,
     ) -> libc::c_int {
         // SAFETY: the loader passes a valid description, which stays valid during the call.
         let Some(file) = (unsafe { file.as_ref() }) else {
             return 0;
         };
-        let loaded = Loaded::new(file);
-        let is_found = !loaded.contains((&raw const NOTE).addr())
-            && loaded.has(RECORDER)
-            && !loaded.has(AGENT);
-        if is_found {
-            // SAFETY: the pointer that `is_in_another_file` has passed, to a local of it.
-            unsafe { *found.cast::<bool>() = true };
-        }
-        libc::c_int::from(is_found)
+        let search = search.cast::<(Question<'_>, Option<usize>)>();
+        // SAFETY: the pointer that `find` has passed, to a local of it.
+        let Some((question, found)) = (unsafe { search.as_mut() }) else {
+            return 1;
+        };
+        *found = question(&Loaded::new(file));
+        libc::c_int::from(found.is_some())
     }
 
     /// A loaded file.
@@ -136,26 +164,31 @@ mod imp {
             start..start.saturating_add(segment.p_memsz as usize)
         }
 
-        fn mapped(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
-            let is_readable = |segment: &&Segment| {
-                segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_R != 0
+        /// The mapped segments with this right.
+        fn mapped(&self, right: u32) -> impl Iterator<Item = std::ops::Range<usize>> {
+            let has_right = move |segment: &&Segment| {
+                segment.p_type == libc::PT_LOAD && segment.p_flags & right != 0
             };
-            let mapped = self.segments.iter().filter(is_readable);
+            let mapped = self.segments.iter().filter(has_right);
             mapped.map(|segment| self.range(segment))
         }
 
         fn contains(&self, address: usize) -> bool {
-            self.mapped().any(|range| range.contains(&address))
+            self.mapped(libc::PF_R)
+                .any(|range| range.contains(&address))
         }
 
-        /// Whether the file has a note of this kind.
-        fn has(&self, kind: u32) -> bool {
+        /// Whether an address is in code of the file.
+        fn executes(&self, address: usize) -> bool {
+            self.mapped(libc::PF_X)
+                .any(|range| range.contains(&address))
+        }
+
+        /// The description of the file's note of this kind.
+        fn note(&self, kind: u32) -> Option<&[u8]> {
             let notes = self.segments.iter();
             let mut notes = notes.filter(|segment| segment.p_type == libc::PT_NOTE);
-            notes.any(|segment| {
-                let bytes = self.bytes(segment);
-                bytes.is_some_and(|bytes| super::contains_note(bytes, kind))
-            })
+            notes.find_map(|segment| super::note_of_kind(self.bytes(segment)?, kind))
         }
 
         /// The bytes of a segment, if they are inside of a readable mapping.
@@ -165,7 +198,7 @@ mod imp {
                 mapped.start <= range.start && range.end <= mapped.end
             };
             let start = std::ptr::with_exposed_provenance::<u8>(range.start);
-            let is_valid = !range.is_empty() && self.mapped().any(is_inside);
+            let is_valid = !range.is_empty() && self.mapped(libc::PF_R).any(is_inside);
             // SAFETY: the bytes are inside of a segment that the loader has mapped readable, and
             // nothing writes to the notes of a file.
             is_valid.then(|| unsafe { slice::from_raw_parts(start, range.len()) })
@@ -173,24 +206,26 @@ mod imp {
     }
 }
 
-/// Whether a segment of notes contains a note of ours, of this kind. Accepts any bytes.
+/// The description of the first note of ours, of this kind, in a segment of notes. Accepts any
+/// bytes.
 #[cfg(target_os = "linux")]
-fn contains_note(segment: &[u8], kind: u32) -> bool {
+fn note_of_kind(segment: &[u8], kind: u32) -> Option<&[u8]> {
     let mut rest = segment;
     while let Some((note, next)) = split_note(rest) {
         if note.kind == kind && note.name == b"MPProfiler\0" {
-            return true;
+            return Some(note.description);
         }
         rest = next;
     }
-    false
+    None
 }
 
-/// A note: its kind and its name.
+/// A note.
 #[cfg(target_os = "linux")]
 struct FoundNote<'a> {
     kind: u32,
     name: &'a [u8],
+    description: &'a [u8],
 }
 
 /// The first note of a segment, and the bytes after it.
@@ -208,6 +243,7 @@ fn split_note(segment: &[u8]) -> Option<(FoundNote<'_>, &[u8])> {
     let note = FoundNote {
         kind: word(8)?,
         name: segment.get(12..name_end)?,
+        description: segment.get(description..description.checked_add(size(4)?)?)?,
     };
     // The last description may be shorter than its padding.
     Some((note, segment.get(end..).unwrap_or_default()))
@@ -218,7 +254,7 @@ mod tests {
     use super::*;
 
     fn contains_note_of_recorder(segment: &[u8]) -> bool {
-        contains_note(segment, RECORDER)
+        note_of_kind(segment, RECORDER).is_some()
     }
 
     fn note(kind: u32, name: &[u8], description: &[u8]) -> Vec<u8> {
@@ -255,7 +291,22 @@ mod tests {
     }
 
     #[test]
+    fn the_description_of_a_note_is_found() {
+        let of_observer = note(OBSERVER, b"MPProfiler\0", &[4, 3, 2, 1]);
+        assert_eq!(
+            note_of_kind(&of_observer, OBSERVER),
+            Some(&[4, 3, 2, 1][..])
+        );
+        assert_eq!(note_of_kind(&of_observer, RECORDER), None);
+    }
+
+    #[test]
     fn the_note_of_this_file_is_not_that_of_another() {
         assert!(!is_in_another_file());
+    }
+
+    #[test]
+    fn a_process_that_is_not_observed_goes_on() {
+        end_observation();
     }
 }

@@ -192,19 +192,16 @@ fn join_request() -> impl Strategy<Value = JoinRequest> {
     (
         any::<[u8; 16]>(),
         any::<[u32; 2]>(),
-        any::<[u64; 2]>(),
+        any::<u64>(),
         ".{0,30}",
     )
-        .prop_map(
-            |(token, [parent, patience_ms], [start, began_ns], name)| JoinRequest {
-                token: Token::from_bytes(token),
-                name,
-                start: ProcessStart::new(start),
-                parent: ProcessId::new(parent),
-                began_ns,
-                patience_ms,
-            },
-        )
+        .prop_map(|(token, [parent, patience_ms], start, name)| JoinRequest {
+            token: Token::from_bytes(token),
+            name,
+            start: ProcessStart::new(start),
+            parent: ProcessId::new(parent),
+            patience_ms,
+        })
 }
 
 fn recorded_elsewhere() -> impl Strategy<Value = RecordedElsewhere> {

@@ -1,10 +1,9 @@
 //! The first exchange at a session's address.
 //!
 //! Built and read by [`crate::transport::joining`] and its callers. A process that joins sends one
-//! request and gets one answer. A process that may end at once sends the request twice: first as an
-//! announcement, which has no answer. After a welcome, the process sends its
-//! [`Hello`](super::Hello) over the same socket, and is from then on like any child. A process that
-//! has a session of its own reports the processes that its session records, and gets no answer.
+//! request and gets one answer. After a welcome, the process sends its [`Hello`](super::Hello) over the
+//! same socket, and is from then on like any child. A process that has a session of its own reports
+//! the processes that its session records, and gets no answer.
 //! Invariant: a frame begins with the version in every version, so a process of another version is
 //! recognised.
 
@@ -16,7 +15,7 @@ use crate::environment::Token;
 /// The first packet of a process that connects to a session's address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Opening {
-    /// It asks for a pool, or announces that it will.
+    /// It asks for a pool.
     Join(JoinRequest),
     /// It reports a process that its own session records.
     RecordedElsewhere(RecordedElsewhere),
@@ -40,7 +39,7 @@ pub struct RecordedElsewhere {
     pub session: ProcessId,
 }
 
-/// A process asks for a pool, or announces that it will. All fields are its claims; the session
+/// A process asks for a pool. All fields are its claims; the session
 /// takes the process number and the user from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
@@ -52,19 +51,8 @@ pub struct JoinRequest {
     pub start: ProcessStart,
     /// The process that started it.
     pub parent: ProcessId,
-    /// When its program began, on the clock of [`began_now`](crate::transport::joining::began_now);
-    /// 0 if that is not known. It distinguishes the programs that one process executes.
-    pub began_ns: u64,
-    /// For how many milliseconds the process waits for the answer. 0: this is an announcement.
+    /// For how many milliseconds the process waits for the answer.
     pub patience_ms: u32,
-}
-
-impl JoinRequest {
-    /// Whether the process only announces itself: it waits for no answer, and asks later on the
-    /// same connection if it does not end before.
-    pub const fn is_announcement(&self) -> bool {
-        self.patience_ms == 0
-    }
 }
 
 /// The session's answer. The packet of a welcome carries the descriptor of the pool.

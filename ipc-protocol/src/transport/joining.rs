@@ -17,14 +17,9 @@
 //!   Hello { token, … } ────────────────────────▶    as from any child
 //! ```
 //!
-//! A program that may end at once [announces](announce) itself, without waiting for an answer. It
-//! asks some milliseconds later on the same connection. If it ends or executes another program
-//! before, the system closes the connection.
-//!
 //! The program runs while its process asks, and may close all descriptors. The asking side checks
 //! before each call that a number is still that of its own file, never takes the numbers of the
-//! standard streams, and connects once more if the program has closed its connection. This matters
-//! where the profiler has no descriptor table of its own (before Linux 5.9).
+//! standard streams. This matters where the profiler has no descriptor table of its own (before Linux 5.9).
 //!
 //! A hostile process of the same user can only lose its own connection: nothing here waits for it,
 //! its packets are received as those of an untrusted child, and descriptors in them are never
@@ -35,7 +30,6 @@ mod listener;
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use profiler_core::ids::UserId;
@@ -98,108 +92,21 @@ pub fn join(
     patience: Duration,
 ) -> Result<Joined, JoinError> {
     let deadline = Deadline::after(patience);
-    join_until(address, request, &deadline, patience)
-}
-
-/// Like [`join`]. `patience` is the whole wait that `deadline` ends.
-fn join_until(
-    address: &SessionAddress,
-    request: &JoinRequest,
-    deadline: &Deadline,
-    patience: Duration,
-) -> Result<Joined, JoinError> {
-    let asker = connect(address.path(), deadline, patience)?;
-    ask(asker, request, deadline, patience)
-}
-
-/// The connection of a process that has announced itself. Dropping it tells the session that the
-/// process does not join, as the end of the process does.
-#[derive(Debug)]
-pub struct Announced(Option<Asker>);
-
-/// In a process that joins later: announces it to the session at `address`. Waits for no answer; at
-/// most `patience` if too many processes connect at once. `request` has the patience 0.
-///
-/// # Errors
-/// [`JoinError`]; no descriptor is left open then.
-pub fn announce(
-    address: &SessionAddress,
-    request: &JoinRequest,
-    patience: Duration,
-) -> Result<Announced, JoinError> {
-    let asker = connect(address.path(), &Deadline::after(patience), patience)?;
-    send(&asker, request)?;
-    Ok(Announced(Some(asker)))
-}
-
-impl Announced {
-    /// Asks for a pool, like [`join`]. Connects to `address` again if the program or the session
-    /// has closed the connection. `request` is the announced one with another patience. Waits no
-    /// longer when another thread sets `gives_up`.
-    ///
-    /// # Errors
-    /// As [`join`].
-    pub fn join(
-        mut self,
-        address: &SessionAddress,
-        request: &JoinRequest,
-        patience: Duration,
-        gives_up: &'static AtomicBool,
-    ) -> Result<Joined, JoinError> {
-        let deadline = Deadline::after(patience).or(gives_up);
-        let asked = match self.0.take() {
-            Some(asker) => ask(asker, request, &deadline, patience),
-            None => Err(TransportError::Disconnected.into()),
-        };
-        match asked {
-            Err(JoinError::Channel(
-                TransportError::Disconnected | TransportError::DescriptorLost(_),
-            )) => join_until(address, request, &deadline, patience),
-            asked => asked,
-        }
-    }
-}
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        if let Some(asker) = &self.0 {
-            asker.hang_up();
-        }
-    }
-}
-
-/// The value for [`JoinRequest::began_ns`] of a program that begins now: the time of the system's
-/// monotonic clock in nanoseconds.
-pub fn began_now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(nanoseconds)
-}
-
-fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
-    let opening = Opening::Join(request.clone());
-    let frame = codec::encode(&opening).map_err(TransportError::from)?;
-    Ok(asker.send(&frame).map_err(TransportError::from)?)
-}
-
-/// Asks for a pool over a connection. The connection ends with an error.
-fn ask(
-    asker: Asker,
-    request: &JoinRequest,
-    deadline: &Deadline,
-    patience: Duration,
-) -> Result<Joined, JoinError> {
+    let asker = connect(address.path(), &deadline, patience)?;
     let (pool, token) =
-        exchange(&asker, request, deadline, patience).inspect_err(|_| asker.hang_up())?;
+        exchange(&asker, request, &deadline, patience).inspect_err(|_| asker.hang_up())?;
     let channel = asker.into_channel().map_err(TransportError::from)?;
     Ok(Joined {
         pool,
         channel,
         token,
     })
+}
+
+fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
+    let opening = Opening::Join(request.clone());
+    let frame = codec::encode(&opening).map_err(TransportError::from)?;
+    Ok(asker.send(&frame).map_err(TransportError::from)?)
 }
 
 /// Asks for a pool, and waits for the answer.

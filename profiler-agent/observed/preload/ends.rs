@@ -39,12 +39,13 @@ replaced! {
 
 /// Stores the end of the program. Also called by the loader.
 pub(crate) extern "C" fn at_exit() {
-    if process::may_call_system() && threads::is_own_process() {
+    if process::is_recorded() && process::may_call_system() && threads::is_own_process() {
         store(Ending::Exit);
     }
 }
 
-fn store(ending: Ending) {
+/// Stores how the program ends, when, and how much processor time its process has used.
+pub(crate) fn store(ending: Ending) {
     if let Some(header) = process::header() {
         header.ended.store(process::now(), Ordering::Relaxed);
         header

@@ -120,6 +120,7 @@ extern "C" fn in_child() {
         return leave(file);
     };
     process::set_file(made);
+    process::set_has_recorder(false);
     text::copy(file, made);
     // SAFETY: the parent's file. This thread is the only one, no timer exists, and no reference to
     // the file lives beyond the function that made it.

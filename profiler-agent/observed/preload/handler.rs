@@ -153,7 +153,10 @@ unsafe extern "C" fn on_signal(signal: i32, info: *const TimerSignal, context: *
             context_address(context),
         );
     }
-    take_sample((info.value & 0xffff_ffff) as usize, context);
+    // A signal of a timer that was deleted when a recorder took over may still have been pending.
+    if process::is_recorded() {
+        take_sample((info.value & 0xffff_ffff) as usize, context);
+    }
 }
 
 fn info_address(info: &TimerSignal) -> usize {

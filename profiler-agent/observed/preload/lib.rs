@@ -25,6 +25,7 @@
 //! | 6 | `masks`, `actions` | what the program does with signals |
 //! | 7 | `filters` | what the program does with filters of system calls |
 //! | 7 | `handler` | the handler of the timers' signal |
+//! | 7 | `handover` | the beginning of a recorder in this process |
 //! | 8 | `start` | the beginning of a program |
 //!
 //! Invariant: nothing here can panic. The test `symbols` checks that the library has no code for
@@ -45,6 +46,7 @@ mod ends;
 mod filters;
 mod forks;
 mod handler;
+mod handover;
 mod loaded;
 mod masks;
 mod own_file;

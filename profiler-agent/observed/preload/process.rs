@@ -8,7 +8,7 @@
 
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::layout::{CONTROL_AT, Control, Header, Notes, RING_AT, ThreadRow, row_at};
 use crate::raw::{Clock, processor_ticks};
@@ -42,6 +42,7 @@ static CONFIGURATION: Once = Once(UnsafeCell::new(Configuration {
     directory: [0; MAX_DIRECTORY],
 }));
 static FILE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static HAS_RECORDER: AtomicBool = AtomicBool::new(false);
 static FILTER: AtomicU32 = AtomicU32::new(FilterState::None as u32);
 
 /// What the filter of system calls of this process allows.
@@ -81,9 +82,15 @@ pub(crate) fn set_file(file: *mut u8) {
     FILE.store(file, Ordering::Release);
 }
 
-/// Whether this process is recorded.
+/// Whether this process is recorded by this library.
 pub(crate) fn is_recorded() -> bool {
-    !file().is_null()
+    !file().is_null() && !HAS_RECORDER.load(Ordering::SeqCst)
+}
+
+/// Notes whether a recorder in this process records it from now on, in place of this library.
+/// Returns what was noted before.
+pub(crate) fn set_has_recorder(has_recorder: bool) -> bool {
+    HAS_RECORDER.swap(has_recorder, Ordering::SeqCst)
 }
 
 /// The header of the file.

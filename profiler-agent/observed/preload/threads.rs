@@ -209,8 +209,9 @@ pub(crate) fn arm(row: usize) -> bool {
     let Some(timer) = make_timer(row) else {
         return false;
     };
-    own.timer.store(timer.wrapping_add(1), Ordering::Relaxed);
-    true
+    own.timer.store(timer.wrapping_add(1), Ordering::SeqCst);
+    // A recorder may have taken over, and deleted all timers, just before.
+    process::is_recorded() || !disarm(row)
 }
 
 /// `struct sigevent` of the kernel.
@@ -273,7 +274,7 @@ fn make_timer(row: usize) -> Option<i32> {
 pub(crate) fn disarm(row: usize) -> bool {
     let timer = ROWS
         .get(row)
-        .map_or(NO_TIMER, |own| own.timer.swap(NO_TIMER, Ordering::Relaxed));
+        .map_or(NO_TIMER, |own| own.timer.swap(NO_TIMER, Ordering::SeqCst));
     // SAFETY: deletes a timer that this library has made.
     timer != NO_TIMER
         && unsafe { call3(Call::TIMER_DELETE, timer.wrapping_sub(1) as usize, 0, 0) } == 0

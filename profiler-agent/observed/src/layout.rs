@@ -120,7 +120,7 @@ pub struct Header {
     /// The processor time of the process at that instant, in nanoseconds. Not 0 if the process has
     /// executed this program in place of another one.
     pub began_cpu_ns: AtomicU64,
-    /// How the program ended, see [`Ending`]; 0 while it runs, and if it was killed.
+    /// How the observation ended, see [`Ending`]; 0 while it goes on, and if it was killed.
     pub ending: AtomicU32,
     /// Facts that the library has met, see [`Notes`].
     pub notes: AtomicU32,
@@ -141,7 +141,7 @@ pub struct Header {
     reserved: u32,
 }
 
-/// How a program ended, as its process has stored it.
+/// How the observation of a program ended, as its process has stored it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Ending {
@@ -151,6 +151,8 @@ pub enum Ending {
     Exit = 1,
     /// It has executed another program.
     Exec = 2,
+    /// It goes on, and a recorder in it has begun to record it.
+    Recorder = 3,
 }
 
 /// Facts about a program that the profile reports: bits of [`Header::notes`].

@@ -7,7 +7,7 @@ use std::ffi::c_char;
 use profiler_core::counter::Counter;
 
 use crate::handles::Handles;
-use crate::{later, text};
+use crate::{joining, text};
 
 static COUNTERS: Handles<Counter> = Handles::new();
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn mpprof_counter_new(
     name: *const c_char,
     category: *const c_char,
 ) -> *const mpprof_counter {
-    later::is_recording(); // what the counter is used for is then recorded from the beginning
+    joining::is_recording(); // what the counter is used for is then recorded from the beginning
     // SAFETY: the caller's condition.
     let name = unsafe { text::name(name) };
     // SAFETY: the caller's condition.

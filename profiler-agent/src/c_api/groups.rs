@@ -7,7 +7,7 @@ use std::ffi::c_char;
 use profiler_core::groups::{Entered, Group, blocking};
 
 use crate::handles::Handles;
-use crate::{later, text};
+use crate::{joining, text};
 
 static GROUPS: Handles<Group> = Handles::new();
 
@@ -43,7 +43,7 @@ impl From<Entered> for mpprof_entered {
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_group_new(name: *const c_char) -> *const mpprof_group {
-    later::is_recording(); // what the group is used for is then recorded from the beginning
+    joining::is_recording(); // what the group is used for is then recorded from the beginning
     // SAFETY: the caller's condition.
     let name = unsafe { text::name(name) };
     let group = name.and_then(|name| GROUPS.get_or_make(&name, Group::named));

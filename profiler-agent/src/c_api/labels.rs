@@ -8,7 +8,7 @@ use profiler_core::label::{Label, LabelScope};
 use profiler_core::marker::category::OTHER;
 
 use crate::handles::Handles;
-use crate::{later, text};
+use crate::{joining, text};
 
 static LABELS: Handles<Label> = Handles::new();
 
@@ -27,7 +27,7 @@ pub struct mpprof_label {
 /// `name` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_label_new(name: *const c_char) -> *const mpprof_label {
-    later::is_recording(); // what the label is used for is then recorded from the beginning
+    joining::is_recording(); // what the label is used for is then recorded from the beginning
     // SAFETY: the caller's condition.
     let name = unsafe { text::name(name) };
     let label = name.and_then(|name| LABELS.get_or_make(&name, |name| Label::new(name, "", 0)));

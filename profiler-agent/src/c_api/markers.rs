@@ -12,7 +12,7 @@ use profiler_core::marker::{
 use profiler_core::time::Timestamp;
 use serde::Serialize;
 
-use crate::later;
+use crate::joining;
 use crate::text::{self, MAX_TEXT_BYTES};
 
 /// The payload of a marker with numbers.
@@ -41,7 +41,7 @@ impl ProfilerMarker for Numbers<'_> {
 /// As [`mpprof_marker_text`].
 #[inline(always)]
 unsafe fn add(name: *const c_char, text: *const c_char, options: impl FnOnce() -> MarkerOptions) {
-    if !later::is_off() {
+    if !joining::is_off() {
         // SAFETY: the caller's condition.
         unsafe { add_if_recording(name, text, options()) };
     }
@@ -53,7 +53,7 @@ unsafe fn add(name: *const c_char, text: *const c_char, options: impl FnOnce() -
 /// As [`mpprof_marker_text`].
 #[inline(never)]
 unsafe fn add_if_recording(name: *const c_char, text: *const c_char, options: MarkerOptions) {
-    if !later::is_recording() {
+    if !joining::is_recording() {
         return;
     }
     // SAFETY: the caller's condition.
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn mpprof_marker_numbers(
     numbers: *const f64,
     count: usize,
 ) {
-    if !later::is_recording() {
+    if !joining::is_recording() {
         return;
     }
     // SAFETY: the caller's condition.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn mpprof_marker_numbers(
 /// Returns the present instant for [`mpprof_interval`]; 0 while no session runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpprof_now() -> u64 {
-    if later::is_recording() {
+    if joining::is_recording() {
         Timestamp::now().raw()
     } else {
         0

@@ -1,7 +1,7 @@
 //! `profiler record -- CMD`: the parent for any program.
 //!
-//! One session with one child, and the processes below it that join: by themselves, if they embed
-//! `profiler-child`, or because they load the agent ([`crate::agent`]). Invariants: the profile is
+//! One session with one child, and all processes below it: those that embed `profiler-child` join by
+//! themselves, and the others are observed ([`crate::preload`]). Invariants: the profile is
 //! also written if a process kills the program; a file that the user did not name is never
 //! overwritten; the program's exit code is the command's.
 
@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -30,10 +30,10 @@ use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
 use profiler_prometheus::on_live_page;
 
-use crate::agent::Agent;
 use crate::console::tell;
 use crate::output_name::free_name;
 use crate::plain::plain;
+use crate::preload::PreloadedLibrary;
 use crate::progress::{ProgressLine, with_progress};
 use crate::push::RecordPushArgs;
 use crate::signals::Signals;
@@ -44,15 +44,14 @@ use stop::Stopping;
 /// Runs a program and writes its profile
 ///
 /// CMD and every process below it are profiled, whichever process starts them: CMD may be any
-/// program, a shell script, `make` or a job pool. A program that calls `profiler_child::init()`
-/// records by itself; a library that the command preloads (LD_PRELOAD) records every other one.
+/// program, a shell script, `make` or a job pool. A small library that the command preloads
+/// (LD_PRELOAD) lets this process observe them; it adds no thread to them. A program that calls
+/// `profiler_child::init()`, or a function of profiler.h, records itself from then on.
 ///
 /// Not profiled, and named in the profile with the reason if they are found: programs that are
-/// statically linked, made for another processor or for the C library musl, or built with a
-/// sanitizer; programs with other rights; programs that may have fewer than 64 descriptors or less
-/// than 4 GiB of memory; processes whose environment was cleared; and forked processes of programs
-/// with several threads. If no process records anything, no profile is written, and the command
-/// says why.
+/// statically linked, made for another processor or for the C library musl; programs with other
+/// rights; and processes whose environment was cleared. If no process records anything, no profile
+/// is written, and the command says why.
 ///
 /// A program with a profiler session of its own keeps it: the processes that this session records
 /// are in the profiles of that session, and this profile names them. The command says so as soon as
@@ -117,10 +116,6 @@ pub(crate) struct RecordArgs {
     /// Profiles only programs that call `profiler_child::init()`: preloads no library
     #[arg(long)]
     no_agent: bool,
-    /// Observes programs from outside: puts no recorder into them. Under development: threads that
-    /// wait have no stacks yet, and programs that call the profiler do not record their own markers
-    #[arg(long, hide = true, conflicts_with = "no_agent")]
-    observed: bool,
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
@@ -164,15 +159,14 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         .map(|push| profiler_push::Pusher::start(&session, &push))
         .transpose()?;
     let signals = Signals::catch()?;
-    let agent = options.agent();
+    let library = options.preloaded_library();
     let mut command = options.command();
-    if let Some(agent) = &agent {
-        agent.load_into(&mut command);
-    }
-    if options.observed {
+    if let Some(library) = &library {
         let (name, value) = session.observed_variable()?;
         command.env(name, value);
+        library.load_into(&mut command);
     }
+    crate::agent::offer_to(&mut command);
     let program = PathBuf::from(command.get_program());
     let mut child = session.spawn(&options.shown_name(), command)?;
     if options.name.is_none() {
@@ -180,13 +174,11 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     }
     let stopping = Stopping::watch(signals, child.signals())?;
     let pid = child.id().get();
-    let began = now();
     let mut wait = || progress::wait(&session, &mut child, options.progress);
-    let status = match agent {
+    let status = match library {
         Some(_) => unprofiled::watch(&session, pid, &program, wait),
         None => wait(),
     };
-    let lived = agent.map(|_| began.elapsed());
     if let Some(pusher) = pusher {
         stopping.is_sending(pusher.canceller());
         let report = options.push.finish(pusher);
@@ -195,7 +187,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     stopping.is_saving();
     let name = child.name();
     if !outcome::is_worth_a_profile(&session) {
-        outcome::report_no_profile(&session, &child, &name, lived);
+        outcome::report_no_profile(&session, &child, &name);
         return Ok(exit_code(status));
     }
     // Another process may have created the file meanwhile.
@@ -241,15 +233,11 @@ impl RecordArgs {
 
     /// The library to preload. Without it, programs that embed the profiler are profiled all the
     /// same.
-    fn agent(&self) -> Option<Agent> {
+    fn preloaded_library(&self) -> Option<PreloadedLibrary> {
         if self.no_agent {
             return None;
         }
-        let found = if self.observed {
-            Agent::observer()
-        } else {
-            Agent::find()
-        };
+        let found = PreloadedLibrary::find();
         if let Err(error) = &found {
             tell(&format!(
                 "profiler: only programs that call profiler_child::init() are profiled: {}",
@@ -295,11 +283,6 @@ impl RecordArgs {
             .or_else(file_name)
             .unwrap_or_else(|| "program".to_owned())
     }
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }
 
 /// The program's own exit code, as a shell would report it.

@@ -66,7 +66,6 @@ fn text(summary: &SessionSummary, limit: ByteLimit) -> String {
         running,
         ended,
         unprofiled,
-        brief,
         held_bytes,
         recorded,
         lost,
@@ -78,10 +77,9 @@ fn text(summary: &SessionSummary, limit: ByteLimit) -> String {
         count => format!(", {count} {what}"),
     };
     let not_recorded = if_any(unprofiled, "not recorded");
-    let too_short = if_any(brief, "too short");
     let (held, limit) = (mebibytes(held_bytes), mebibytes(limit.get()));
     format!(
-        "recording {running} {noun}, {ended} ended{too_short}{not_recorded}; {held} of {limit} \
+        "recording {running} {noun}, {ended} ended{not_recorded}; {held} of {limit} \
          MiB; {lost} of {recorded} entries lost"
     )
 }
@@ -108,12 +106,6 @@ mod tests {
         assert_eq!(
             text(&summary, limit),
             "recording 1 process, 2 ended, 4 not recorded; 1.5 of 128.0 MiB; 7 of 70 entries lost"
-        );
-        summary.brief = 9;
-        assert_eq!(
-            text(&summary, limit),
-            "recording 1 process, 2 ended, 9 too short, 4 not recorded; 1.5 of 128.0 MiB; 7 of 70 \
-             entries lost"
         );
     }
 }

@@ -368,6 +368,7 @@ impl Runtime {
         if let Some(sampler) = &sampler {
             sampler.wait_until_ready();
         }
+        crate::recorder_note::end_observation();
         self.running = Some(Running {
             params,
             maintenance,

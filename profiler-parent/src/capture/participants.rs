@@ -85,7 +85,7 @@ impl Participant {
     pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
         match &self.remains {
             Remains::Pool(file) => Some(file),
-            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
+            Remains::Expired(_) | Remains::Unprofiled(_) => None,
         }
     }
 
@@ -98,7 +98,7 @@ impl Participant {
     pub(super) const fn final_counts(&self) -> Option<&EntryCounts> {
         match &self.remains {
             Remains::Expired(counts) => Some(counts),
-            Remains::Pool(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
+            Remains::Pool(_) | Remains::Unprofiled(_) => None,
         }
     }
 
@@ -128,7 +128,6 @@ impl Participant {
                     message: why.clone(),
                 },
             ),
-            Remains::Brief(life) => (EntryCounts::default(), life.why(self.unable.clone())),
             Remains::Pool(_) => (
                 EntryCounts::default(),
                 self.unable.clone().unwrap_or(Why::Gone),
@@ -205,9 +204,7 @@ pub(super) fn expired(processes: &ProcessTable) -> Vec<CapturedProcess> {
     let message = "each for its own reason".to_owned();
     let unprofiled = Why::Unprofiled { message };
     let unprofiled = row(expired.unprofiled, EntryCounts::default(), unprofiled);
-    let brief = processes.expired_briefs().into_iter();
-    let brief = brief.map(|(name, runs)| unlisted(name, EntryCounts::default(), runs.why()));
-    others.into_iter().chain(unprofiled).chain(brief).collect()
+    others.into_iter().chain(unprofiled).collect()
 }
 
 fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {

@@ -58,6 +58,9 @@ pub enum Why {
     ExitedUnseen,
     /// It executes another program (`exec`), whose data is that of another process.
     Executed,
+    /// It goes on and records itself: it was observed until it called the profiler. What it records
+    /// since then is that of another process.
+    RecordsItself,
     /// It ended in an unknown way.
     Gone,
     /// It was alive, but its part made no progress.
@@ -82,18 +85,6 @@ pub enum Why {
     Unprofiled {
         /// The reason.
         message: String,
-    },
-    /// Its program ended, or executed another one, before it was recorded.
-    Brief {
-        /// For how many microseconds it ran; `None` if that was not seen.
-        lived_us: Option<u64>,
-    },
-    /// Several runs of a program, like [`Self::Brief`].
-    BriefRuns {
-        /// The number of runs.
-        runs: u64,
-        /// For how many milliseconds they ran in all.
-        lived_ms: u64,
     },
     /// Another session records it: a process below this session has started a session of its own.
     RecordedElsewhere {
@@ -139,13 +130,8 @@ impl Why {
     pub const fn is_orderly(&self) -> bool {
         matches!(
             self,
-            Self::Exited { .. } | Self::ExitedUnseen | Self::Executed
+            Self::Exited { .. } | Self::ExitedUnseen | Self::Executed | Self::RecordsItself
         )
-    }
-
-    /// Whether the program ended before it was recorded.
-    pub const fn is_brief(&self) -> bool {
-        matches!(self, Self::Brief { .. } | Self::BriefRuns { .. })
     }
 
     /// Whether the process has aborted.
@@ -243,6 +229,7 @@ impl fmt::Display for Why {
             Self::Exited { status } => write!(f, "exited with code {status}"),
             Self::ExitedUnseen => f.write_str("exited, with unknown code"),
             Self::Executed => f.write_str("executes another program"),
+            Self::RecordsItself => f.write_str("records itself"),
             Self::Gone => f.write_str("ended, with unknown status"),
             Self::Frozen => f.write_str("frozen: made no progress"),
             Self::Late => f.write_str("not finished at the deadline"),
@@ -252,15 +239,6 @@ impl fmt::Display for Why {
             Self::RecordedNothing => f.write_str("it recorded nothing"),
             Self::Expired => f.write_str("all its data was older than what the session keeps"),
             Self::Unprofiled { message } => write!(f, "not profiled: {message}"),
-            Self::Brief { lived_us: Some(us) } => {
-                let (whole, tenth) = (us / 1000, us % 1000 / 100);
-                write!(f, "ran for {whole}.{tenth} ms, too short to be recorded")
-            }
-            Self::Brief { lived_us: None } => f.write_str("left before it was recorded"),
-            Self::BriefRuns { runs, lived_ms } => write!(
-                f,
-                "ran {runs} more times, for {lived_ms} ms in all, each time too short to be recorded"
-            ),
             Self::RecordedElsewhere { session } => {
                 write!(f, "recorded by another session, of process {session}")
             }

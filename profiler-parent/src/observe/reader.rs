@@ -258,7 +258,7 @@ fn meet(process: ProcessForReader<'_>, since: Timestamp, gone: &mut Tallies) -> 
             gone.missed = gone.missed.saturating_add(counts.recorded());
             None
         }
-        Remains::Unprofiled(_) | Remains::Brief(_) => None,
+        Remains::Unprofiled(_) => None,
     }
 }
 

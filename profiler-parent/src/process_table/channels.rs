@@ -42,16 +42,18 @@ impl ProcessTable {
         self.change(key, |process| process.ring_bytes = bytes);
     }
 
+    /// Whether this is a spawned process that has not connected, and has not attached its pool.
+    #[cfg(feature = "observed")]
+    pub(crate) fn waits_for_program(&self, key: PoolId) -> bool {
+        let all = self.lock();
+        all.get(&key).is_some_and(is_waiting)
+    }
+
     /// The pool that was made for a spawned process, if it has this number and has not connected.
     #[cfg(feature = "observed")]
     pub(crate) fn waiting_spawned(&self, pid: ProcessId) -> Option<(PoolId, Arc<OwnFile>)> {
         let all = self.lock();
-        let is_it = |process: &TrackedProcess| {
-            process.pid == pid
-                && process.state == ProcessState::Starting
-                && !process.has_joined
-                && !process.remains.is_taken()
-        };
+        let is_it = |process: &TrackedProcess| process.pid == pid && is_waiting(process);
         let (key, process) = all.iter().find(|(_, process)| is_it(process))?;
         match &process.remains {
             Remains::Pool(pool) => Some((*key, Arc::clone(pool))),
@@ -66,6 +68,7 @@ impl ProcessTable {
         self.change(key, |process| {
             process.remains = Remains::Pool(pool);
             process.said_hello = true;
+            process.is_observed = true;
             process.state = ProcessState::Connected;
             process.part_file = None; // it writes no part
             process.program = Some(program.to_owned());
@@ -135,6 +138,12 @@ impl ProcessTable {
             process.take_program_name();
         });
     }
+}
+
+/// Whether a process was spawned, has not connected, and has not attached its pool.
+#[cfg(feature = "observed")]
+fn is_waiting(process: &TrackedProcess) -> bool {
+    process.state == ProcessState::Starting && !process.has_joined && !process.remains.is_taken()
 }
 
 impl TrackedProcess {

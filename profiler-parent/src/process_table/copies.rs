@@ -112,7 +112,6 @@ impl GroupSource {
             (Remains::Pool(file), None) => Self::Pool(Arc::clone(file)),
             (Remains::Expired(_), None) => Self::Missing("its pool is closed".to_owned()),
             (Remains::Unprofiled(why), None) => Self::Missing(why.clone()),
-            (Remains::Brief(_), None) => Self::Missing("it has not asked to join".to_owned()),
         }
     }
 }
@@ -170,10 +169,9 @@ impl ProcessTable {
     ) -> Vec<ProcessForGroups> {
         let all = self.lock();
         forget_closed(&|key| has_pool(&all, key));
-        let asked = |process: &TrackedProcess| !matches!(process.remains, Remains::Brief(_));
-        let asked = all.iter().filter(|(_, process)| asked(process));
+        let all_groups = all.iter();
         let copied =
-            asked.map(|(key, process)| (process.order, ProcessForGroups::of(*key, process)));
+            all_groups.map(|(key, process)| (process.order, ProcessForGroups::of(*key, process)));
         let copied = copied.collect();
         drop(all);
         in_order(copied)

@@ -91,7 +91,7 @@ impl ProcessTable {
     pub(crate) fn why_ended(&self, key: PoolId) -> Why {
         let why_ended = |process: &TrackedProcess| match process.state {
             ProcessState::Exited(status) => process.why_ended(status),
-            _ => Why::Executed,
+            _ => process.why_another_life(),
         };
         self.lock().get(&key).map_or(Why::Gone, why_ended)
     }

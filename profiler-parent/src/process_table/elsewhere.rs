@@ -75,11 +75,9 @@ impl ProcessTable {
 }
 
 fn is_of_present_program(entry: &TrackedProcess) -> bool {
-    // The agent announces only programs without a recorder, so it has announced an earlier one.
-    let is_announced = entry.is_brief();
     // A process that the application has listed counts as ended, but its end was not seen.
     let is_present = entry.died.is_none() && !entry.has_executed;
-    is_present && !is_announced && entry.state != ProcessState::Executed
+    is_present && entry.state != ProcessState::Executed
 }
 
 fn entry_of(process: ElsewhereProcess) -> TrackedProcess {
@@ -111,7 +109,6 @@ fn mark(entry: &mut TrackedProcess, session: ProcessId) {
 mod tests {
     use profiler_core::session::EntryCounts;
 
-    use super::super::brief::BriefLife;
     use super::*;
 
     fn worker() -> ElsewhereProcess {
@@ -191,16 +188,6 @@ mod tests {
         assert_eq!(table.reports()[0].recorded_by, None);
         assert!(!table.list_elsewhere(PoolId::new(2), worker(), false));
         assert_eq!(table.reports()[0].recorded_by, Some(ProcessId::new(3)));
-    }
-
-    #[test]
-    fn an_announced_program_is_another_program_of_the_process() {
-        let table = known(ProcessState::Starting, Remains::Brief(BriefLife::default()));
-        assert!(table.list_elsewhere(PoolId::new(2), worker(), false));
-        let reports = table.reports();
-        assert_eq!(reports.len(), 2);
-        assert_eq!(reports[0].recorded_by, None);
-        assert_eq!(reports[1].recorded_by, Some(ProcessId::new(3)));
     }
 
     #[test]

@@ -119,12 +119,7 @@ fn is_running_joined(process: &TrackedProcess) -> bool {
 }
 
 fn is_listed_refused(process: &TrackedProcess) -> bool {
-    is_running_joined(process)
-        && match &process.remains {
-            Remains::Unprofiled(_) => true,
-            Remains::Brief(life) => life.runs_on,
-            Remains::Pool(_) | Remains::Expired(_) => false,
-        }
+    is_running_joined(process) && matches!(process.remains, Remains::Unprofiled(_))
 }
 
 /// Whether one more process that does not record can be listed, and is not listed.

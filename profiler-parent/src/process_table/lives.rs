@@ -45,6 +45,7 @@ impl ProcessTable {
         let (key, process) = all.iter().find(|(_, process)| {
             process.pid == pid
                 && !process.is_over()
+                && !process.is_observed // it ends when the recorder begins
                 && !was_another_process(process, now)
                 && (process.said_hello || process.remains.is_taken_by(pid))
         })?;
@@ -65,6 +66,24 @@ impl ProcessTable {
             (_, true) => EarlierLife::Over(*key),
             (_, false) => EarlierLife::Records,
         })
+    }
+
+    /// Whether a recorder in this process records it, as far as is known.
+    #[cfg(feature = "observed")]
+    pub(crate) fn records_itself(&self, pid: ProcessId) -> bool {
+        let records = |process: &TrackedProcess| {
+            process.pid == pid
+                && !process.is_over()
+                && !process.is_observed
+                && (process.has_joined || process.remains.is_taken_by(pid))
+        };
+        self.lock().values().any(records)
+    }
+
+    /// Notes that the own recorder of an observed process records it from now on.
+    #[cfg(feature = "observed")]
+    pub(crate) fn note_recorder(&self, key: PoolId) {
+        self.change(key, |process| process.records_itself = true);
     }
 
     /// Whether a process is known to execute another program than when it connected.

@@ -7,7 +7,7 @@
 //! Invariants: only this module and its submodules lock the table and see the fields of an entry;
 //! readers get copies. Each change wakes the threads that wait for a process.
 
-mod brief;
+mod arrivals;
 mod channels;
 mod copies;
 mod deaths;
@@ -32,9 +32,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
+pub(crate) use arrivals::ArrivalSource;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-pub(crate) use brief::{ArrivalSource, BriefLife};
-use brief::{Arrivals, BriefRuns};
+use arrivals::Arrivals;
 #[cfg(feature = "live")]
 pub(crate) use copies::ProcessForLivePage;
 pub(crate) use copies::{GroupSource, ProcessForCapture, ProcessForGroups};
@@ -81,23 +81,19 @@ impl ProcessTable {
     pub(crate) fn note_empty(&self, key: PoolId) {
         let mut expired = self.expired.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = self.lock();
-        let is_brief = all.get(&key).is_some_and(TrackedProcess::is_brief);
-        let Some(oldest) = expired.add(key, is_brief) else {
+        let Some(oldest) = expired.add(key) else {
             return;
         };
         if all
             .get(&oldest)
             .is_some_and(|process| process.handle.strong_count() > 0)
         {
-            return expired.keep(oldest, is_brief);
+            return expired.keep(oldest);
         }
         if let Some(process) = all.remove(&oldest) {
             self.end_life(oldest, &process);
             match process.remains {
-                Remains::Brief(life) if !life.runs_on => {
-                    expired.forget_brief(&process.name, life);
-                }
-                Remains::Brief(_) | Remains::Unprofiled(_) => expired.forget_unprofiled(),
+                Remains::Unprofiled(_) => expired.forget_unprofiled(),
                 remains => expired.forget(remains.counts()),
             }
         }
@@ -133,23 +129,7 @@ impl ProcessTable {
             .fold(gone, u64::saturating_add) // read without the lock
     }
 
-    /// The programs that ended before they asked for memory, and are no longer listed.
-    pub(crate) fn expired_briefs(&self) -> Vec<(String, BriefRuns)> {
-        self.expired
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .briefs()
-    }
-
-    /// The number of these programs.
-    fn brief_runs(&self) -> u64 {
-        self.expired
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .brief_runs()
-    }
-
-    /// The sum of the other processes that are no longer listed.
+    /// The sum of the processes that are no longer listed.
     pub(crate) fn expired(&self) -> ExpiredSum {
         self.expired
             .lock()

@@ -45,11 +45,10 @@ impl ProcessActivity {
 
     /// What a listed process is doing; `None` if it has ended, and its data is gone.
     fn of(process: &TrackedProcess, report: &ProcessReport) -> Option<Self> {
-        if report.unprofiled.is_some() && !matches!(process.remains, Remains::Brief(_)) {
+        if report.unprofiled.is_some() {
             return Some(Self::Unprofiled);
         }
         match (&process.remains, &process.state) {
-            (Remains::Brief(life), _) if life.runs_on => Some(Self::Unprofiled),
             (Remains::Pool(_), _) if process.is_over() => Some(Self::Ended),
             _ if process.is_over() => None,
             (_, ProcessState::Disconnected(_)) => Some(Self::Disconnected),

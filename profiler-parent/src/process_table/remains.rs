@@ -12,8 +12,6 @@ use profiler_core::internal::reader::PoolReader;
 use profiler_core::session::EntryCounts;
 use profiler_sys::OwnFile;
 
-use super::brief::BriefLife;
-
 /// What is left of a process's data.
 #[derive(Clone, Debug)]
 pub(crate) enum Remains {
@@ -24,12 +22,6 @@ pub(crate) enum Remains {
     Expired(EntryCounts),
     /// No data, because the process never recorded, for this reason.
     Unprofiled(String),
-    /// No data, because its program has announced itself and has not asked for memory.
-    #[cfg_attr(
-        not(all(target_os = "linux", not(profiler_portable))),
-        allow(dead_code)
-    )]
-    Brief(BriefLife),
 }
 
 impl Remains {
@@ -54,7 +46,7 @@ impl Remains {
                 PoolReader::open(&**file).is_ok_and(|reader| reader.header().life != Life::Created)
             }
             Self::Expired(counts) => counts.recorded() > 0,
-            Self::Unprofiled(_) | Self::Brief(_) => false,
+            Self::Unprofiled(_) => false,
         }
     }
 
@@ -65,7 +57,7 @@ impl Remains {
                 let header = reader.header();
                 header.life != Life::Created && header.pid == pid
             }),
-            Self::Expired(_) | Self::Unprofiled(_) | Self::Brief(_) => self.is_taken(),
+            Self::Expired(_) | Self::Unprofiled(_) => self.is_taken(),
         }
     }
 
@@ -82,7 +74,7 @@ impl Remains {
     pub(super) fn counts(&self) -> EntryCounts {
         match self {
             Self::Expired(counts) => *counts,
-            Self::Pool(_) | Self::Unprofiled(_) | Self::Brief(_) => EntryCounts::default(),
+            Self::Pool(_) | Self::Unprofiled(_) => EntryCounts::default(),
         }
     }
 }

@@ -92,7 +92,7 @@ impl TrackedProcess {
             Remains::Pool(file) => file
                 .get()
                 .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
-            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => 0,
+            Remains::Expired(_) | Remains::Unprofiled(_) => 0,
         }
     }
 
@@ -100,10 +100,6 @@ impl TrackedProcess {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
-            Remains::Brief(life) if life.lived.is_some() || life.runs_on || self.is_over() => {
-                Some(life.why(self.why_unable()).to_string())
-            }
-            Remains::Brief(_) => None,
             Remains::Pool(_) | Remains::Expired(_) => self.cannot_record.clone(),
         };
         ProcessReport {

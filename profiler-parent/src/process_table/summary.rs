@@ -15,10 +15,8 @@ pub struct SessionSummary {
     pub running: u64,
     /// Processes whose recording has ended.
     pub ended: u64,
-    /// Processes that are known not to record here, running or not, without [`Self::brief`].
+    /// Processes that are known not to record here, running or not.
     pub unprofiled: u64,
-    /// Programs that ended before they were recorded.
-    pub brief: u64,
     /// Bytes that all pools occupy now.
     pub held_bytes: u64,
     /// Entries that all processes have recorded, including lost ones.
@@ -38,7 +36,6 @@ impl ProcessTable {
         let mut summary = SessionSummary {
             ended: processes,
             unprofiled,
-            brief: self.brief_runs(),
             ..SessionSummary::default()
         };
         summary.add_entries(&counts);
@@ -60,13 +57,6 @@ impl SessionSummary {
         if process.state == ProcessState::Parent {
             return;
         }
-        if let Remains::Brief(life) = &process.remains
-            && !life.runs_on
-        {
-            // A program that runs is recorded some milliseconds later, or is a brief one.
-            self.brief += u64::from(life.lived.is_some() || process.is_over());
-            return;
-        }
         let is_unprofiled = process.cannot_record.is_some() || !process.remains.has_or_had_data();
         let count = match is_unprofiled {
             true => &mut self.unprofiled,
@@ -86,7 +76,6 @@ impl SessionSummary {
 mod tests {
     use profiler_core::ids::{PoolId, ProcessId};
 
-    use super::super::brief::BriefLife;
     use super::*;
 
     fn process(state: ProcessState, remains: Remains) -> TrackedProcess {
@@ -104,10 +93,7 @@ mod tests {
         let table = ProcessTable::default();
         let gone = || Remains::Expired(counts);
         let unprofiled = || Remains::Unprofiled("it is statically linked".to_owned());
-        let brief = || Remains::Brief(BriefLife::default());
         let all = [
-            process(ProcessState::Starting, brief()),
-            process(ProcessState::Exited(None), brief()),
             process(ProcessState::Parent, gone()),
             process(ProcessState::Connected, gone()),
             process(ProcessState::Executed, gone()),
@@ -121,7 +107,6 @@ mod tests {
             running: 1,
             ended: 2,
             unprofiled: 1,
-            brief: 1,
             held_bytes: 0,
             recorded: 4 * 8,
             lost: 4 * 3,

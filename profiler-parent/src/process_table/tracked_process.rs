@@ -72,6 +72,10 @@ pub(crate) struct TrackedProcess {
     pub(super) image: Option<ProgramImage>,
     /// It has executed another program: its recording has ended.
     pub(super) has_executed: bool,
+    /// It goes on, and its own recorder records it: the observation has ended.
+    pub(super) records_itself: bool,
+    /// It is observed: this session writes its pool.
+    pub(super) is_observed: bool,
     /// It has announced its end in its pool, as an orderly exit does.
     pub(super) has_closed_its_pool: bool,
     /// What its pool says about its panics, once it has ended.
@@ -112,6 +116,8 @@ impl TrackedProcess {
             has_joined: false,
             image: None,
             has_executed: false,
+            records_itself: false,
+            is_observed: false,
             has_closed_its_pool: false,
             panics: PanicEvidence::default(),
             ring_bytes: 0,
@@ -151,6 +157,7 @@ impl TrackedProcess {
         Self {
             state: ProcessState::Connected,
             said_hello: true,
+            is_observed: true,
             ..Self::joined(name, process, parent, remains)
         }
     }
@@ -221,10 +228,10 @@ impl TrackedProcess {
             return Some(Why::Unreadable { message });
         }
         if self.has_executed {
-            return Some(Why::Executed);
+            return Some(self.why_another_life());
         }
         match &self.state {
-            ProcessState::Executed => Some(Why::Executed),
+            ProcessState::Executed => Some(self.why_another_life()),
             // This process may record for another session.
             ProcessState::Parent => self
                 .cannot_record
@@ -256,6 +263,15 @@ impl TrackedProcess {
         self.panics.explain(why)
     }
 
+    /// Why its recording has ended although the process goes on.
+    pub(super) const fn why_another_life(&self) -> Why {
+        if self.records_itself {
+            Why::RecordsItself
+        } else {
+            Why::Executed
+        }
+    }
+
     /// The reason why the profile has nothing of it, if another session records it.
     pub(super) fn why_elsewhere(&self) -> Option<Why> {
         let session = self.recorded_by?.get();
@@ -272,11 +288,6 @@ impl TrackedProcess {
             None if self.has_joined && self.is_over() => Why::RecordedNothing,
             None => Why::NeverConnected,
         }
-    }
-
-    /// Whether its program ended before it asked for memory.
-    pub(super) const fn is_brief(&self) -> bool {
-        matches!(&self.remains, Remains::Brief(life) if !life.runs_on)
     }
 
     /// Whether the channel has closed although the process is not known to be dead.

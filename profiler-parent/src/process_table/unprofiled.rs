@@ -93,7 +93,7 @@ impl ProcessTable {
 fn is_present(process: &TrackedProcess, pid: ProcessId, start: ProcessStart) -> bool {
     let has_executed = process.has_executed || process.state == ProcessState::Executed;
     // A program that has announced itself is another one, if it has left.
-    process.is_process(pid, start) && !has_executed && !process.is_brief()
+    process.is_process(pid, start) && !has_executed
 }
 
 fn is_decided(process: &TrackedProcess) -> bool {

@@ -141,6 +141,8 @@ impl ControlLoop {
                     self.catch_up(key, &mut link);
                     self.links.insert(key, link);
                     self.account(Event::Connected { key });
+                    #[cfg(feature = "observed")]
+                    self.observed.records_itself(hello.pid);
                 }
             }
             SupervisorEvent::Message {
@@ -153,22 +155,22 @@ impl ControlLoop {
             }
             SupervisorEvent::Closed { key, error } => self.closed(key, &error),
             #[cfg(feature = "observed")]
-            SupervisorEvent::Exited { key, status } if self.observed.ends(key, status) => {}
+            SupervisorEvent::Exited { key, status } if self.is_observed_until(key, status) => {}
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
             #[cfg(feature = "observed")]
-            SupervisorEvent::ObservedStarted { key, commands } => {
-                self.observed.add(key, commands);
+            SupervisorEvent::ObservationStarted { commands } => self.observed.begin(commands),
+            #[cfg(feature = "observed")]
+            SupervisorEvent::ObservedStarted { key } => {
+                self.observed.add(key);
                 self.account(Event::Connected { key });
             }
             #[cfg(feature = "observed")]
             SupervisorEvent::ObservedUpdate { key, update } => self.hear_update(key, update),
             #[cfg(feature = "observed")]
-            SupervisorEvent::ObservedEnded { key, has_executed } => {
-                match self.observed.remove(key) {
-                    _ if has_executed => self.executed(key),
-                    status => self.exited(key, status),
-                }
-            }
+            SupervisorEvent::ObservedEnded { key, goes_on } => match self.observed.remove(key) {
+                _ if goes_on => self.executed(key),
+                status => self.exited(key, status),
+            },
             SupervisorEvent::Executed { key } => self.executed(key),
             SupervisorEvent::SetLimit { limit, obeyed } => {
                 self.shrinking.push(obeyed);
@@ -184,6 +186,14 @@ impl ControlLoop {
             SupervisorEvent::Capture(order) => self.serve_capture(order),
             SupervisorEvent::Woken | SupervisorEvent::End => {}
         }
+    }
+
+    /// Whether the reader tells the end of this process later, when it has read what the process has
+    /// left: its program is observed, or may have made a file that the reader has not met.
+    #[cfg(feature = "observed")]
+    fn is_observed_until(&mut self, key: PoolId, status: Option<std::process::ExitStatus>) -> bool {
+        let may_be_new = || self.context.processes.waits_for_program(key);
+        self.observed.ends(key, status, may_be_new)
     }
 
     /// Brings a newly connected child to the session's state.

@@ -56,18 +56,19 @@ pub(crate) enum SupervisorEvent {
         allow(dead_code)
     )]
     Executed { key: PoolId },
-    /// A program is observed: its pool is written by the reader, which takes commands.
+    /// Programs are observed from now on: the reader takes commands.
     #[cfg(feature = "observed")]
-    ObservedStarted {
-        key: PoolId,
-        commands: Sender<ReaderCommand>,
-    },
+    ObservationStarted { commands: Sender<ReaderCommand> },
+    /// A program is observed: its pool is written by the reader.
+    #[cfg(feature = "observed")]
+    ObservedStarted { key: PoolId },
     /// The chunks of an observed program have changed.
     #[cfg(feature = "observed")]
     ObservedUpdate { key: PoolId, update: ManagerUpdate },
-    /// An observed program has ended, and its pool is complete.
+    /// The observation of a program has ended, and its pool is complete. Also the answer to
+    /// [`ReaderCommand::Ended`] about a process that has made no file.
     #[cfg(feature = "observed")]
-    ObservedEnded { key: PoolId, has_executed: bool },
+    ObservedEnded { key: PoolId, goes_on: bool },
     /// The limit changes. `obeyed` receives a message when at most the new limit is held.
     SetLimit {
         limit: ByteLimit,

@@ -129,11 +129,6 @@ impl ChildHandle {
         })
     }
 
-    /// The descriptor of the process.
-    pub(crate) fn into_descriptor(self) -> OwnDescriptor<OwnedFd> {
-        self.descriptor
-    }
-
     /// Opens the handle of a process again. `None` if it has ended.
     pub(crate) fn reopen(pid: ProcessId, start: ProcessStart) -> Option<Self> {
         let descriptor = sys::open_process(pid, start).ok()?;

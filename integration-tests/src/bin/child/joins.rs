@@ -2,7 +2,6 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use integration_tests::marks::record_paced;
@@ -10,7 +9,6 @@ use integration_tests::patience::LONG;
 use ipc_protocol::environment::session_address;
 use ipc_protocol::message::JoinRequest;
 use ipc_protocol::transport::joining;
-use profiler_child::{Announced, Announcement};
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::own_process_start;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -28,9 +26,6 @@ const MARKERS: u64 = 100;
 /// processes that do this, before this process has called the profiler, and waits for them.
 /// `listen PATH`: listens at PATH like a session, and answers nothing. `leave [COUNT]`: asks for
 /// memory, and closes the connection when it has the memory, without using it; COUNT times.
-/// `announce`: announces itself, joins at the command `ask`, and closes its connection at the
-/// command `leave-announced`. `announce-and-exit`: announces itself and exits.
-/// `announce-and-fork`: the same, and leaves a forked process that stays until its input ends.
 pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     Some(match name {
         "join" => Ok(join()),
@@ -38,10 +33,6 @@ pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
         "zygote" => zygote(),
         "listen" => listen(),
         "leave" => leave(),
-        "announce" => Ok(announce()),
-        "announce-in-one-table" => crate::sandbox::refuse_tables().map(|()| announce()),
-        "announce-and-exit" => announce_and(|| Ok(())),
-        "announce-and-fork" => announce_and(|| fork(stay_until_the_end).map(|_| ())),
         _ => return None,
     })
 }
@@ -49,47 +40,8 @@ pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     match name {
         "exec" => Some(exec(words)),
-        "ask" => Some(ask()),
-        "leave-announced" => Some(leave_announced()),
         _ => None,
     }
-}
-
-/// What `announce` has made, for `ask`.
-static ANNOUNCED: Mutex<Option<Announced>> = Mutex::new(None);
-
-fn announce() -> String {
-    match profiler_child::announce(LONG) {
-        Announcement::Decided(status) => line_of(status),
-        Announcement::Made(announced) => {
-            *ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner) = Some(announced);
-            "announced".to_owned()
-        }
-    }
-}
-
-fn ask() -> anyhow::Result<String> {
-    let mut announced = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
-    let announced = announced.take().context("not announced")?;
-    Ok(line_of(announced.join(LONG)))
-}
-
-fn leave_announced() -> anyhow::Result<String> {
-    let mut announced = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
-    drop(announced.take().context("not announced")?);
-    Ok("ok".to_owned())
-}
-
-fn announce_and(then: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<String> {
-    let status = announce();
-    then()?;
-    say(&status)?;
-    std::process::exit(0)
-}
-
-fn stay_until_the_end() {
-    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-    quit(0);
 }
 
 /// `exec BEGINNING`: executes this program again, in the same process.
@@ -130,7 +82,6 @@ fn leave() -> anyhow::Result<String> {
         name: "leaves".to_owned(),
         start: own_process_start(),
         parent: ProcessId::new(0),
-        began_ns: joining::began_now(),
         patience_ms: u32::try_from(LONG.as_millis())?,
     };
     let count = std::env::args()

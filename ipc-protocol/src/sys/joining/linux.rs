@@ -173,7 +173,7 @@ impl Asker {
         deadline: &Deadline,
     ) -> io::Result<Option<(usize, Option<OwnFile>)>> {
         loop {
-            let Some(left) = deadline.next_wait() else {
+            let Some(left) = deadline.left() else {
                 return Ok(None);
             };
             let mut polled = [PollFd::new(self.0.get()?, PollFlags::IN)];

@@ -9,7 +9,6 @@ mod imp;
 #[path = "portable.rs"]
 mod imp;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use profiler_core::ids::{ProcessId, UserId};
@@ -31,16 +30,11 @@ pub(crate) struct Peer {
 
 /// The longest wait; the system refuses some longer ones.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The longest wait without a look whether another thread has given up.
-const LOOK: Duration = Duration::from_millis(10);
-
 /// A bounded wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     begin: Instant,
     patience: Duration,
-    /// Ends the wait, too, when it is set.
-    gives_up: Option<&'static AtomicBool>,
 }
 
 impl Deadline {
@@ -51,15 +45,6 @@ impl Deadline {
         Self {
             begin,
             patience: patience.min(LONGEST),
-            gives_up: None,
-        }
-    }
-
-    /// Also ends when another thread sets `gives_up`, within a hundredth of a second.
-    pub(crate) fn or(self, gives_up: &'static AtomicBool) -> Self {
-        Self {
-            gives_up: Some(gives_up),
-            ..self
         }
     }
 
@@ -69,19 +54,8 @@ impl Deadline {
         allow(dead_code)
     )]
     pub(crate) fn left(&self) -> Option<Duration> {
-        let is_given_up = self.gives_up.is_some_and(|it| it.load(Ordering::Acquire));
         self.patience
             .checked_sub(self.begin.elapsed())
-            .filter(|left| !left.is_zero() && !is_given_up)
-    }
-
-    /// The longest wait until the next look at the time that is left; `None` if it is over.
-    #[cfg_attr(
-        not(all(target_os = "linux", not(profiler_portable))),
-        allow(dead_code)
-    )]
-    pub(crate) fn next_wait(&self) -> Option<Duration> {
-        let most = self.gives_up.map_or(LONGEST, |_| LOOK);
-        Some(self.left()?.min(most))
+            .filter(|left| !left.is_zero())
     }
 }

@@ -189,12 +189,6 @@ impl PacketSocket {
         self.descriptor.as_ref().ok_or(DescriptorLost)?.get()
     }
 
-    /// Whether the other end is open and nothing is queued.
-    pub(crate) fn is_silent(&self) -> bool {
-        let next = self.receive_with(&mut [], libc::MSG_PEEK | libc::MSG_DONTWAIT);
-        matches!(next, Ok(None))
-    }
-
     /// Whether packets are queued that will not be received. The other end cannot send any more.
     fn has_unread(&self) -> bool {
         self.hang_up();

@@ -39,11 +39,6 @@ impl PacketSocket {
     }
 
     /// Never called.
-    pub(crate) fn is_silent(&self) -> bool {
-        match *self {}
-    }
-
-    /// Never called.
     pub(crate) fn send(&self, _: &[u8], _: bool) -> io::Result<()> {
         match *self {}
     }

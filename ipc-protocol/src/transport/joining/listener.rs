@@ -167,12 +167,6 @@ impl Joiner {
         }
     }
 
-    /// Whether the connection is open and nothing has been received that was not taken. Then the
-    /// process executes the program that has connected: another one does not have the connection.
-    pub fn is_silent(&self) -> bool {
-        self.socket.is_silent()
-    }
-
     /// Takes a descriptor of the process: the one of the connection or, on kernels before Linux
     /// 6.5, one of the process that has its number now, if that process has the start time that the
     /// process has stated.

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
-use std::sync::atomic::AtomicBool;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 
@@ -29,15 +28,7 @@ fn request() -> JoinRequest {
         name: "child".to_owned(),
         start: ProcessStart::new(0),
         parent: ProcessId::new(1),
-        began_ns: 7,
         patience_ms: 20,
-    }
-}
-
-fn announcement() -> JoinRequest {
-    JoinRequest {
-        patience_ms: 0,
-        ..request()
     }
 }
 
@@ -62,23 +53,6 @@ fn received(joiner: &Joiner) -> Result<Opening, TransportError> {
             return request;
         }
         std::thread::yield_now();
-    }
-}
-
-/// Gives a process memory.
-fn welcome(joiner: &Joiner) {
-    let pool = tempfile::tempfile().unwrap();
-    joiner.welcome(&pool, &token()).unwrap();
-}
-
-/// Never set.
-static GOES_ON: AtomicBool = AtomicBool::new(false);
-
-/// Waits for a request, and returns whether it is an announcement.
-fn is_announcement(joiner: &Joiner) -> bool {
-    match received(joiner).unwrap() {
-        Opening::Join(request) => request.is_announcement(),
-        other => panic!("{other:?}"),
     }
 }
 
@@ -114,43 +88,6 @@ fn a_process_gets_its_pool_and_its_channel() {
     };
     parent.sender.send(&stop).unwrap();
     assert_eq!(child.receiver.recv().unwrap(), stop);
-}
-
-#[test]
-fn a_process_that_has_announced_itself_asks_on_the_same_connection() {
-    let listener = SessionListener::new().unwrap();
-    let address = address(&listener);
-    let announced = announce(&address, &announcement(), LONG).unwrap();
-    let joiner = next(&listener);
-    assert!(is_announcement(&joiner));
-    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
-    assert!(!is_announcement(&joiner));
-    welcome(&joiner);
-    process.join().unwrap().unwrap();
-}
-
-#[test]
-fn a_process_whose_announcement_was_closed_connects_again() {
-    let listener = SessionListener::new().unwrap();
-    let address = address(&listener);
-    let announced = announce(&address, &announcement(), LONG).unwrap();
-    drop(next(&listener));
-    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
-    let joiner = next(&listener);
-    assert!(!is_announcement(&joiner));
-    welcome(&joiner);
-    process.join().unwrap().unwrap();
-}
-
-#[test]
-fn an_announcement_is_received_after_its_process_has_left() {
-    let listener = SessionListener::new().unwrap();
-    drop(announce(&address(&listener), &announcement(), LONG).unwrap());
-    let joiner = next(&listener);
-    assert!(is_announcement(&joiner));
-    let error = received(&joiner).unwrap_err();
-    assert!(matches!(error, TransportError::Disconnected), "{error}");
-    assert!(!joiner.has_ended(), "this process runs");
 }
 
 #[test]
@@ -290,47 +227,10 @@ fn the_process_is_identified_with_and_without_a_descriptor_of_the_connection() {
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
 }
 
-#[test]
-fn a_wait_for_an_answer_ends_when_another_thread_gives_up() {
-    static GIVES_UP: AtomicBool = AtomicBool::new(false);
-    let listener = SessionListener::new().unwrap();
-    let address = address(&listener);
-    let announced = announce(&address, &request(), LONG).unwrap();
-    let process = on_thread(move || announced.join(&address, &request(), Duration::MAX, &GIVES_UP));
-    let joiner = next(&listener);
-    received(&joiner).unwrap();
-    GIVES_UP.store(true, std::sync::atomic::Ordering::Release);
-    let error = process.join().unwrap().unwrap_err();
-    assert!(matches!(error, JoinError::NoAnswer(_)), "{error}");
-}
-
-/// Finds out whether the other end of a connection has been closed.
-fn is_closed(joiner: &Joiner) -> bool {
-    loop {
-        match joiner.try_receive() {
-            Ok(_) => std::thread::yield_now(),
-            Err(TransportError::Disconnected) => return true,
-            Err(_) => return false,
-        }
-    }
-}
-
-#[test]
-fn a_process_that_gives_up_ends_the_connection_that_a_fork_holds_open() {
-    let listener = SessionListener::new().unwrap();
-    let address = address(&listener);
-    let announced = announce(&address, &request(), LONG).unwrap();
-    let socket = announced.0.as_ref().unwrap().socket().get().unwrap();
-    let _held = socket.try_clone().unwrap(); // as a forked child has it
-    let joiner = next(&listener);
-    drop(announced);
-    assert!(is_closed(&joiner));
-}
-
 /// Puts another file under the number of a connection, as a program does that closes all
 /// descriptors. Returns the owner of the number.
 fn take_number(asked: &Joiner, number: RawFd, file: &File) -> File {
-    while !matches!(received(asked), Ok(Opening::Join(request)) if !request.is_announcement()) {}
+    received(asked).unwrap();
     // SAFETY: the number is open; its owner notices that it refers to another file.
     #[allow(unsafe_code)]
     let taken = unsafe { libc::dup2(file.as_raw_fd(), number) };
@@ -345,35 +245,18 @@ fn take_number(asked: &Joiner, number: RawFd, file: &File) -> File {
 #[test]
 fn a_process_that_waits_for_an_answer_neither_uses_nor_closes_a_number_of_the_program() {
     let listener = SessionListener::new().unwrap();
-    let address = address(&listener);
-    let announced = announce(&address, &announcement(), LONG).unwrap();
-    let socket = announced.0.as_ref().unwrap().socket();
-    let number = socket.number().unwrap();
-    let process = on_thread(move || announced.join(&address, &request(), LONG, &GOES_ON));
-    let first = next(&listener);
-    assert!(is_announcement(&first));
+    let deadline = Deadline::after(LONG);
+    let asker = Asker::connect(listener.path(), &deadline).unwrap();
+    let number = asker.socket().number().unwrap();
+    let process = on_thread(move || {
+        exchange(&asker, &request(), &deadline, LONG).inspect_err(|_| asker.hang_up())
+    });
+    let joiner = next(&listener);
     // The program has a file of its own there when the answer comes.
     let mut file = tempfile::tempfile().unwrap();
-    let theirs = take_number(&first, number, &file);
+    let theirs = take_number(&joiner, number, &file);
     file.write_all(b"data").unwrap();
-    drop(first);
-    let second = next(&listener);
-    assert_eq!(received(&second).unwrap(), Opening::Join(request()));
-    let pool = tempfile::tempfile().unwrap();
-    second.welcome(&pool, &Token::from_bytes([4; 16])).unwrap();
-    let joined = process.join().unwrap().unwrap();
-    assert_ne!(joined.channel.number(), Some(number));
+    drop(joiner);
+    assert!(process.join().unwrap().is_err());
     assert_eq!(theirs.metadata().unwrap().len(), 4, "it is still open");
-}
-
-#[test]
-fn a_connection_is_silent_while_it_is_open_and_nothing_is_queued() {
-    let listener = SessionListener::new().unwrap();
-    let announced = announce(&address(&listener), &announcement(), LONG).unwrap();
-    let joiner = next(&listener);
-    assert!(!joiner.is_silent(), "the announcement is queued");
-    received(&joiner).unwrap();
-    assert!(joiner.is_silent());
-    drop(announced);
-    assert!(!joiner.is_silent());
 }

@@ -1,4 +1,4 @@
-//! Which programs can load the agent, by the head of their files.
+//! Which programs can load the preloaded library, by the head of their files.
 //!
 //! Reads the ELF header and the program headers, and accepts any bytes. The words are read in the
 //! byte order of this machine; a file of the other order is one for another processor anyway.
@@ -6,10 +6,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Whether a program can load the agent.
+/// Whether a program can load the preloaded library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProgramKind {
-    /// It has a loader that loads the agent.
+    /// It has a loader that loads the library.
     Dynamic,
     /// It has no loader.
     Static,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn this_program_can_load_the_agent() {
+    fn this_program_can_load_the_library() {
         let own = File::open("/proc/self/exe").unwrap();
         assert_eq!(kind_of(&own), ProgramKind::Dynamic);
     }

@@ -1,8 +1,8 @@
 //! Finds the processes below the recorded program that do not record, and names them in the
 //! profile.
 //!
-//! The agent is in no process that is statically linked, uses another C library, is made for
-//! another processor, has other rights, or lost its environment. Nothing tells the command about
+//! The preloaded library is in no process that is statically linked, uses another C library, is made
+//! for another processor, has other rights, or lost its environment. Nothing tells the command about
 //! such a process, so a thread looks at the tree of processes in `/proc` from time to time. A look
 //! costs some microseconds per thread of the tree; the thread waits [`COST_FACTOR`] times as long
 //! as the last look took, but at most [`LONGEST_PAUSE`], so it uses a two-hundredth of a processor
@@ -26,7 +26,6 @@ use profiler_parent::core::ids::ProcessId;
 use profiler_parent::{ProfiledChild, Session, UnprofiledProcess};
 use rustix::fs::Access;
 
-use super::now;
 use elf::ProgramKind;
 use proc::Stat;
 use reason::Reason;
@@ -220,6 +219,11 @@ impl Watcher<'_> {
             });
         }
     }
+}
+
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
 }
 
 /// Why a program does not record, if its file says so.

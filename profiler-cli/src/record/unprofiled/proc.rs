@@ -5,28 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::elf::{self, ProgramKind};
 use super::reason::Reason;
 
-/// The longest environment, and the longest list of mappings, that is read.
+/// The longest environment that is read.
 const MAX_BYTES: u64 = 4 << 20;
-/// The agent stays out of processes with a lower limit on descriptors.
-const FEW_DESCRIPTORS: u64 = 64;
-/// The agent stays out of processes with a lower limit on memory, in bytes.
-const LITTLE_MEMORY: u64 = 4 << 30;
-/// The names of these limits in the system's table.
-const LIMITS_OF_MEMORY: [&str; 2] = ["Max address space", "Max data size"];
-/// The run-time libraries of sanitizers.
-const SANITIZERS: [&str; 4] = [
-    "/libasan.so",
-    "/libhwasan.so",
-    "/libtsan.so",
-    "/libclang_rt.asan",
-];
-
 /// The parent of each process below these processes, themselves excluded.
 ///
 /// Costs some microseconds per thread of each process.
@@ -132,16 +117,7 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
         }
         _ => {}
     }
-    if maps_sanitizer(pid) {
-        Reason::Sanitizer
-    } else if has_less(pid, "Max open files", FEW_DESCRIPTORS) {
-        Reason::FewDescriptors
-    } else if LIMITS_OF_MEMORY
-        .iter()
-        .any(|limit| has_less(pid, limit, LITTLE_MEMORY))
-    {
-        Reason::LittleMemory
-    } else if program.is_some() && program_of(parent).as_deref() == program {
+    if program.is_some() && program_of(parent).as_deref() == program {
         Reason::Forked
     } else {
         Reason::Silent
@@ -178,25 +154,6 @@ fn environment_has(pid: u32, name: &str) -> Option<bool> {
     is_known.then(|| variables.any(is_it))
 }
 
-/// Whether a process has a limit of this name that is lower than `least`. False if the system does
-/// not tell.
-fn has_less(pid: u32, name: &str, least: u64) -> bool {
-    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-    limit_of(&limits, name).is_some_and(|limit| limit < least)
-}
-
-/// The limit of this name in the system's table of limits; `None` for one that is not limited.
-fn limit_of(limits: &str, name: &str) -> Option<u64> {
-    let limit = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    limit.split_ascii_whitespace().next()?.parse().ok()
-}
-
-fn maps_sanitizer(pid: u32) -> bool {
-    let maps = read_some(&format!("/proc/{pid}/maps")).unwrap_or_default();
-    let maps = std::ffi::OsStr::from_bytes(&maps).to_string_lossy();
-    SANITIZERS.iter().any(|name| maps.contains(name))
-}
-
 fn read_some(path: &str) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
@@ -212,16 +169,6 @@ mod tests {
     use test_support::patience::until;
 
     use super::*;
-
-    #[test]
-    fn a_limit_is_read_from_the_table_of_the_system() {
-        let table = "Limit                     Soft Limit           Hard Limit           Units     \n\
-                     Max data size             unlimited            unlimited            bytes     \n\
-                     Max open files            12                   1048576              files     \n";
-        assert_eq!(limit_of(table, "Max open files"), Some(12));
-        assert_eq!(limit_of(table, "Max data size"), None);
-        assert_eq!(limit_of(table, "Max address space"), None);
-    }
 
     /// Waits until the environment of a child is known, which is shortly after its start.
     fn has_begun(child: u32) {
@@ -247,7 +194,6 @@ mod tests {
         let program = program_of(pid);
         let why = reason(pid, program.as_deref(), own);
         assert_eq!(why, Reason::ClearedEnvironment);
-        assert!(!has_less(pid, "Max open files", 1));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(Stat::of(pid), None);

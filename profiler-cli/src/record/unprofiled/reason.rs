@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) enum Reason {
     /// It has no loader.
     Static,
-    /// It uses another C library than the agent.
+    /// It uses another C library than the preloaded library.
     Musl,
     /// It is made for another processor.
     Foreign,
@@ -17,14 +17,8 @@ pub(super) enum Reason {
     OtherRights,
     /// It does not know the address of the session.
     ClearedEnvironment,
-    /// It is not told to load the agent.
+    /// It is not told to load the library.
     ChangedPreload,
-    /// The agent stays out of it.
-    Sanitizer,
-    /// The agent stays out of it: it may have fewer descriptors than the agent leaves alone.
-    FewDescriptors,
-    /// The agent stays out of it: it may have less memory than the agent leaves alone.
-    LittleMemory,
     /// It is a copy of its parent process.
     Forked,
     /// Nothing is known.
@@ -32,7 +26,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Whether the process certainly does not record by means of the agent.
+    /// Whether the process certainly is not observed.
     pub(super) const fn is_certain(self) -> bool {
         matches!(
             self,
@@ -45,16 +39,13 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Static => "it is statically linked",
-            Self::Musl => "it uses the C library musl, for which there is no agent",
+            Self::Musl => "it uses the C library musl",
             Self::Foreign => "it is made for another processor",
             Self::OtherRights => "it has other rights than the profiler",
             Self::ClearedEnvironment => "its environment was cleared",
             Self::ChangedPreload => "LD_PRELOAD was removed from its environment",
-            Self::Sanitizer => "it is built with a sanitizer",
-            Self::FewDescriptors => "its limit on open files is too low",
-            Self::LittleMemory => "its limit on memory is too low",
-            Self::Forked => "it was forked, and executes no other program",
-            Self::Silent => "it has not asked to join",
+            Self::Forked => "it was forked, and could make no file for its samples",
+            Self::Silent => "it has made no file for its samples",
         })
     }
 }

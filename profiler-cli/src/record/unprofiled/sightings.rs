@@ -234,9 +234,9 @@ mod tests {
     fn a_process_that_begins_is_examined_again() {
         let mut sightings = Sightings::default();
         see(&mut sightings, 7, NOW, Reason::Silent);
-        see(&mut sightings, 7, LATER, Reason::Sanitizer);
+        see(&mut sightings, 7, LATER, Reason::ChangedPreload);
         see(&mut sightings, 7, 2 * LATER, Reason::Forked);
-        assert_eq!(sightings.rest(), [finding(7, Reason::Sanitizer)]);
+        assert_eq!(sightings.rest(), [finding(7, Reason::ChangedPreload)]);
     }
 
     #[test]

@@ -256,7 +256,7 @@ impl Samples {
     fn update(&mut self, table: &ProcessTable) {
         self.open.update(table, |process| match process.remains {
             Remains::Pool(pool) => Some(SampledProcess::new(process, pool)),
-            Remains::Expired(_) | Remains::Unprofiled(_) | Remains::Brief(_) => None,
+            Remains::Expired(_) | Remains::Unprofiled(_) => None,
         });
         let sharers = self.open.iter().count() + 1;
         self.room.set_share((MAX_CELLS / sharers).max(LEAST_SHARE));

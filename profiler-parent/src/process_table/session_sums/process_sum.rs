@@ -65,17 +65,16 @@ pub enum ProcessEnd {
     Crashed,
     /// Of a panic, or right after one.
     Panicked,
-    /// It executes another program, whose data is that of another process.
+    /// It executes another program, or records itself: the data since then is that of another
+    /// process.
     Executed,
-    /// Before it was recorded.
-    Brief,
     /// In a way that is not known.
     Unknown,
 }
 
 impl ProcessEnd {
     /// The number of ways.
-    const COUNT: usize = 8;
+    const COUNT: usize = 7;
 
     /// All ways, each with its name.
     pub const ALL: [(Self, &'static str); Self::COUNT] = [
@@ -85,15 +84,11 @@ impl ProcessEnd {
         (Self::Crashed, "crashed"),
         (Self::Panicked, "panicked"),
         (Self::Executed, "executed"),
-        (Self::Brief, "brief"),
         (Self::Unknown, "unknown"),
     ];
 
     /// How a process has ended that has started; `None` if it has not ended.
     fn of(process: &TrackedProcess) -> Option<Self> {
-        if matches!(process.remains, Remains::Brief(_)) {
-            return process.is_over().then_some(Self::Brief);
-        }
         if process.has_executed {
             return Some(Self::Executed); // whatever ends the program that it executes
         }
@@ -111,7 +106,7 @@ impl ProcessEnd {
             Why::Stopped { .. } => Self::Stopped,
             Why::Crashed { .. } => Self::Crashed,
             Why::Panicked { .. } => Self::Panicked,
-            Why::Executed => Self::Executed,
+            Why::Executed | Why::RecordsItself => Self::Executed,
             _ => Self::Unknown,
         }
     }

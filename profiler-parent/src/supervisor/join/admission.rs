@@ -1,14 +1,11 @@
 //! Decides about processes that ask to join, and makes them processes of the session. Linux.
 //!
 //! Used by the join thread. What identifies a process comes from the kernel; its name is its own
-//! claim. A process that may not join is listed as not profiled, with the reason. A process that
-//! has announced itself is listed at once, and its entry is replaced when it asks for memory.
+//! claim. A process that may not join is listed as not profiled, with the reason.
 //! Invariants: a process is in the table before it can send its `Hello`; the memory of a process
 //! that does not join after all is returned; the processes that have joined, and those that are
-//! listed as refused, are limited, and so are those that are watched ([`Limits`]). The entry of a
-//! process that has announced itself is replaced when the process joins or is listed as refused.
+//! listed as refused, are limited, and so are those that are watched ([`Limits`]).
 
-mod announced;
 mod listed;
 
 use std::io;
@@ -50,10 +47,6 @@ pub(super) struct Applicant {
     parent: Option<ProcessId>,
     image: Option<ProgramImage>,
     name: String,
-    /// When its program began, if it has announced itself.
-    began_ns: u64,
-    /// The entry that its announcement on this connection has made.
-    announced: Option<PoolId>,
     /// A descriptor of the process (pidfd).
     process: OwnDescriptor<OwnedFd>,
     /// A look at the pool of an earlier program of the process.
@@ -110,8 +103,7 @@ impl Admission {
         }
     }
 
-    /// Identifies a process that knows the session's token. `announced` is its entry, if it has
-    /// announced itself on this connection.
+    /// Identifies a process that knows the session's token.
     ///
     /// # Errors
     /// Why it may not join.
@@ -119,7 +111,6 @@ impl Admission {
         &self,
         joiner: &mut Joiner,
         request: JoinRequest,
-        announced: Option<PoolId>,
     ) -> Result<Applicant, JoinRefusal> {
         let pid = joiner.pid().ok_or(JoinRefusal::Invisible)?;
         let key = pool::new_id().map_err(|error| JoinRefusal::System(error.to_string()))?;
@@ -138,8 +129,6 @@ impl Admission {
             name: Some(request.name)
                 .filter(|name| !name.is_empty())
                 .unwrap_or_else(|| system_name(pid)),
-            began_ns: request.began_ns,
-            announced,
             process,
             look: None,
             deadline: now() + wait * 3 / 4,
@@ -216,8 +205,6 @@ impl Admission {
             parent,
             image,
             name,
-            began_ns,
-            announced,
             process,
             ..
         } = applicant;
@@ -232,9 +219,8 @@ impl Admission {
             joiner.refuse(JoinRefusal::System(error.to_string()));
             self.forget(key);
             self.context.processes.remove(key);
-            return self.keep_announced(announced);
+            return;
         }
-        self.replace_announced(announced, pid, began_ns);
         let token = match welcome(joiner, &pool) {
             Ok(token) => token,
             Err(why) => return self.take_back(key, why),

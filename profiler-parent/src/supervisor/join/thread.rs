@@ -11,10 +11,7 @@
 //!   [`Limits`].
 //! - If the program has closed the socket or the set, new ones are made within a second, at the
 //!   same address.
-//! - A process that has announced itself is in the table of processes until it asks for memory. The
-//!   thread notices that it has left by the end of its connection.
 
-mod announced;
 mod kept;
 
 use std::collections::BTreeMap;
@@ -27,7 +24,6 @@ use ipc_protocol::message::{JoinRefusal, JoinRequest, Opening};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::{Joiner, SessionListener, refusal_for};
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
-use profiler_core::ids::PoolId;
 
 use super::admission::{Admission, Applicant, Attempt};
 use super::imp::Mailbox;
@@ -36,6 +32,8 @@ use super::pending::{Pending, Stage, Waiting, now};
 
 /// Connections that are accepted before the other ones are served.
 const ACCEPTED_AT_ONCE: usize = 64;
+/// The most times that connections are accepted for one capture.
+const ROUNDS: usize = 64;
 /// How long a connection may be silent. A process sends its request at once.
 const SILENCE: Duration = Duration::from_secs(1);
 /// The thread checks its descriptors at this interval.
@@ -150,8 +148,7 @@ impl JoinThread {
         let new = Arc::new(ReadySet::new().ok()?);
         *self.mailbox.set() = Arc::clone(&new);
         self.listen(&new);
-        let heard = self.pending.iter().filter(|(_, one)| one.is_heard());
-        for (number, pending) in heard {
+        for (number, pending) in &self.pending {
             if let Ok(socket) = pending.joiner.socket() {
                 let _ = new.add(*number, socket); // an error: its deadline ends the connection
             }
@@ -173,6 +170,15 @@ impl JoinThread {
         }
         self.hear(set, number, pending);
         true
+    }
+
+    /// Meets all processes that have connected until now.
+    fn catch_up(&mut self, set: &ReadySet) {
+        for _ in 0..ROUNDS {
+            if !self.accept(set) {
+                break;
+            }
+        }
     }
 
     /// Returns whether more processes may wait.
@@ -225,9 +231,6 @@ impl JoinThread {
         let applicant = match pending.stage {
             Stage::Silent => None,
             Stage::Waiting(waiting) => Some(waiting),
-            Stage::Announced(announced) => {
-                return self.hear_announced(set, number, pending.joiner, announced, received);
-            }
         };
         match (received, applicant) {
             (Ok(None), applicant) => {
@@ -266,7 +269,7 @@ impl JoinThread {
         }
     }
 
-    /// Answers a request, at once or later. Notes an announcement.
+    /// Answers a request, at once or later.
     fn answer(
         &mut self,
         set: &ReadySet,
@@ -277,29 +280,22 @@ impl JoinThread {
         if request.token != self.token {
             self.admission
                 .turn_away(&mut pending.joiner, JoinRefusal::WrongToken);
-        } else if request.is_announcement() {
-            self.note_announced(set, number, pending, request);
         } else {
-            self.apply(set, number, pending.joiner, request, None);
+            self.apply(set, number, pending.joiner, request);
         }
     }
 
-    /// Handles the request of a process that knows the session's token. `announced` is its entry if
-    /// it has announced itself on this connection.
+    /// Handles the request of a process that knows the session's token.
     fn apply(
         &mut self,
         set: &ReadySet,
         number: ChannelNumber,
         mut joiner: Joiner,
         request: JoinRequest,
-        announced: Option<PoolId>,
     ) {
-        match self.admission.examine(&mut joiner, request, announced) {
+        match self.admission.examine(&mut joiner, request) {
             Ok(applicant) => self.attempt(set, number, joiner, applicant),
-            Err(why) => {
-                self.admission.keep_announced(announced);
-                self.admission.turn_away(&mut joiner, why);
-            }
+            Err(why) => self.admission.turn_away(&mut joiner, why),
         }
     }
 

@@ -30,12 +30,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use profiler_core::ids::{ByteLimit, PoolId};
+use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::time::{ClockKind, Timestamp};
 use profiler_observed::{Observation, VARIABLE};
 use profiler_sys::spawn_quiet;
 
-use super::{SupervisorContext, SupervisorHandle};
+use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::process_table::{ArrivalSource, ProcessTable};
 use directory::ObservedDirectory;
 pub(super) use pools::ObservedPools;
@@ -63,11 +63,16 @@ pub(crate) enum ReaderCommand {
         /// The time.
         at_or_before: Timestamp,
     },
-    /// The process has ended. The reader reads the rest, and answers with
-    /// [`super::SupervisorEvent::ObservedEnded`].
+    /// The process has ended. The reader looks for its file if it has not met it, reads the rest,
+    /// and answers with [`super::SupervisorEvent::ObservedEnded`].
     Ended {
         /// The program's pool.
         key: PoolId,
+    },
+    /// A recorder of the process's own has begun: its observation has ended.
+    RecordsItself {
+        /// The process.
+        pid: ProcessId,
     },
     /// All programs that have begun until now are to be met, and their samples read. Dropped then.
     Meet(Sender<()>),
@@ -119,6 +124,8 @@ impl ObservedService {
             .ok_or_else(|| io::Error::other("the path of the directory is too long"))?;
         let (commands, orders) = unbounded();
         let processes = Arc::clone(&context.processes);
+        let started = commands.clone();
+        supervisor.send(SupervisorEvent::ObservationStarted { commands: started });
         let reader = ObservedReader::new(
             context,
             supervisor,

@@ -6,53 +6,63 @@ use std::collections::BTreeMap;
 use std::process::ExitStatus;
 
 use crossbeam_channel::Sender;
-use profiler_core::ids::{ByteLimit, PoolId};
+use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
 use super::ReaderCommand;
 
-/// A pool that the reader writes.
-#[derive(Debug)]
-struct ObservedPool {
-    commands: Sender<ReaderCommand>,
-    /// How its process has ended, if it has.
-    status: Option<ExitStatus>,
-}
-
 /// The pools that the reader writes.
 #[derive(Debug, Default)]
 pub(in crate::supervisor) struct ObservedPools {
-    all: BTreeMap<PoolId, ObservedPool>,
+    /// To the reader; `None` if no program is observed.
+    commands: Option<Sender<ReaderCommand>>,
+    /// Each with how its process has ended, if it has.
+    all: BTreeMap<PoolId, Option<ExitStatus>>,
     is_paused: bool,
 }
 
 impl ObservedPools {
-    /// Adds a pool.
-    pub(in crate::supervisor) fn add(&mut self, key: PoolId, commands: Sender<ReaderCommand>) {
+    /// Programs are observed from now on.
+    pub(in crate::supervisor) fn begin(&mut self, commands: Sender<ReaderCommand>) {
         let _ = commands.send(ReaderCommand::Pause(self.is_paused));
-        self.all.insert(
-            key,
-            ObservedPool {
-                commands,
-                status: None,
-            },
-        );
+        self.commands = Some(commands);
+    }
+
+    /// Adds a pool.
+    pub(in crate::supervisor) fn add(&mut self, key: PoolId) {
+        self.all.entry(key).or_default();
     }
 
     /// Removes the pool of a program that has ended; returns how its process has ended, if that is
     /// known.
     pub(in crate::supervisor) fn remove(&mut self, key: PoolId) -> Option<ExitStatus> {
-        self.all.remove(&key)?.status
+        self.all.remove(&key)?
     }
 
-    /// Tells the reader that a process has ended. False if its pool is another one's.
-    pub(in crate::supervisor) fn ends(&mut self, key: PoolId, status: Option<ExitStatus>) -> bool {
-        let Some(pool) = self.all.get_mut(&key) else {
+    /// Tells the reader that a process has ended, if its pool is one of these or `may_be_new`. The
+    /// reader answers with [`SupervisorEvent::ObservedEnded`](super::super::SupervisorEvent). False
+    /// if it is not told.
+    pub(in crate::supervisor) fn ends(
+        &mut self,
+        key: PoolId,
+        status: Option<ExitStatus>,
+        may_be_new: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(commands) = &self.commands else {
             return false;
         };
-        pool.status = status;
-        let _ = pool.commands.send(ReaderCommand::Ended { key });
-        true
+        if !self.all.contains_key(&key) && !may_be_new() {
+            return false;
+        }
+        self.all.insert(key, status);
+        commands.send(ReaderCommand::Ended { key }).is_ok()
+    }
+
+    /// Tells the reader that a process has a recorder of its own.
+    pub(in crate::supervisor) fn records_itself(&self, pid: ProcessId) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(ReaderCommand::RecordsItself { pid });
+        }
     }
 
     /// Sets the bytes that a pool may hold. False if it is another one's.
@@ -68,17 +78,14 @@ impl ObservedPools {
     /// Lets the reader record nothing, or go on.
     pub(in crate::supervisor) fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
-        // There is one reader.
-        if let Some(pool) = self.all.values().next() {
-            let _ = pool.commands.send(ReaderCommand::Pause(is_paused));
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(ReaderCommand::Pause(is_paused));
         }
     }
 
     fn send(&self, key: PoolId, command: ReaderCommand) -> bool {
-        let pool = self.all.get(&key);
-        if let Some(pool) = pool {
-            let _ = pool.commands.send(command);
-        }
-        pool.is_some()
+        let commands = self.commands.as_ref();
+        let commands = commands.filter(|_| self.all.contains_key(&key));
+        commands.is_some_and(|commands| commands.send(command).is_ok())
     }
 }

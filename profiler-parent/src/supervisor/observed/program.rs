@@ -128,11 +128,20 @@ impl ObservedProgram {
         self.loaded = loaded;
     }
 
-    /// Whether the program has executed another one, as its file says.
-    pub(super) fn has_executed(&self) -> bool {
+    /// Whether the process goes on although the observation of this program has ended, as the file
+    /// says: it executes another program, or records itself.
+    pub(super) fn goes_on(&self) -> bool {
+        let endings = [Ending::Exec as u32, Ending::Recorder as u32];
         self.file
             .header()
-            .is_ok_and(|header| header.ending == Ending::Exec as u32)
+            .is_ok_and(|header| endings.contains(&header.ending))
+    }
+
+    /// Whether a recorder of the program has begun, as the file says.
+    pub(super) fn has_recorder(&self) -> bool {
+        self.file
+            .header()
+            .is_ok_and(|header| header.ending == Ending::Recorder as u32)
     }
 
     /// The processor time of the process at the end of the program, if it has stored that.

@@ -3,32 +3,23 @@
 //! A pass looks for new files, empties the rings, and carries out what the supervisor has asked
 //! for. Programs that have used no processor time lately are looked at less often.
 
+mod beginnings;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::observed::{
-    LoadedFile, ObservedFiles, ObservedProcess, PoolProcess, PoolWriter,
-};
-use profiler_core::internal::pool;
-use profiler_core::internal::reader::PoolReader;
-use profiler_core::time::Timestamp;
-use profiler_observed::file::{ObservedFile, ObservedFileError, ObservedHeader, ObservedText};
+use profiler_core::internal::observed::ObservedFiles;
+use profiler_observed::file::{ObservedFile, ObservedFileError};
 
 use super::ReaderCommand;
-use profiler_sys::OwnFile;
-
-use super::arrivals::{Arrival, identify};
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::program::ObservedProgram;
-use crate::controller::{Event, Refusal};
-use crate::process_table::{Remains, TrackedProcess};
-use crate::supervisor::spawn::{ask_to_join, make_pool};
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
+use beginnings::Met;
 
 /// The time between two passes while programs run.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -71,6 +62,12 @@ pub(super) struct ObservedReader {
     /// The processor time of processes at the end of the program that they have replaced.
     replaced: HashMap<ProcessId, u64>,
     is_paused: bool,
+    /// In how many passes each new file has been looked at.
+    young: HashMap<OsString, u32>,
+    /// Whether also programs are met that have just begun.
+    is_urgent: bool,
+    /// Processes that have ended and were not met.
+    unmet: Vec<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<()>>,
     passes: u32,
@@ -97,6 +94,9 @@ impl ObservedReader {
             known: HashSet::new(),
             replaced: HashMap::new(),
             is_paused: false,
+            young: HashMap::new(),
+            is_urgent: false,
+            unmet: Vec::new(),
             meetings: Vec::new(),
             passes: 0,
         }
@@ -113,15 +113,33 @@ impl ObservedReader {
             if !self.carry_out_all() {
                 return;
             }
-            // Not within a pass, where they may arrive, too.
-            let meetings = std::mem::take(&mut self.meetings);
-            if !meetings.is_empty() {
-                self.looks_left = LOOKS;
-                self.pass();
-                drop(meetings);
-            }
+            self.meet_all();
             self.send_updates();
         }
+    }
+
+    /// Meets all programs, if a capture waits for that, or a process that has ended has not been
+    /// met. Not within a pass, in which such commands may arrive, too.
+    fn meet_all(&mut self) {
+        let meetings = std::mem::take(&mut self.meetings);
+        let unmet = std::mem::take(&mut self.unmet);
+        if meetings.is_empty() && unmet.is_empty() {
+            return;
+        }
+        self.is_urgent = true;
+        self.looks_left = LOOKS;
+        self.pass();
+        self.is_urgent = false;
+        for key in unmet {
+            if self.programs.contains_key(&key) {
+                self.end(key);
+            } else {
+                let goes_on = false;
+                self.supervisor
+                    .send(SupervisorEvent::ObservedEnded { key, goes_on });
+            }
+        }
+        drop(meetings);
     }
 
     /// Carries out all commands that wait. False if the session is over.
@@ -150,9 +168,9 @@ impl ObservedReader {
                     pool.destroy_released_chunks_at_or_before(at_or_before);
                 }
             }
-            ReaderCommand::Ended { key } => {
-                self.end(key);
-            }
+            ReaderCommand::Ended { key } if self.programs.contains_key(&key) => self.end(key),
+            ReaderCommand::Ended { key } => self.unmet.push(key),
+            ReaderCommand::RecordsItself { pid } => self.end_earlier_program(pid),
             ReaderCommand::Pause(is_paused) => self.is_paused = is_paused,
             ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}
@@ -229,6 +247,7 @@ impl ObservedReader {
         };
         let present: HashSet<&OsString> = names.iter().collect();
         self.known.retain(|name| present.contains(name));
+        self.young.retain(|name, _| present.contains(name));
         let mut are_complete = true;
         let mut arrived = Vec::new();
         for name in names {
@@ -249,152 +268,13 @@ impl ObservedReader {
             if !self.carry_out_all() {
                 return;
             }
-            if self.begin(path, file) {
-                self.known.insert(name);
-            } else {
-                are_complete = false;
+            match self.meet(&name, path, file) {
+                Met::Done => drop(self.known.insert(name)),
+                Met::Later => are_complete = false,
+                Met::Young => self.looks_left = self.looks_left.max(1),
             }
         }
         self.has_unfinished = !are_complete;
-    }
-
-    /// Makes a process of the session. False if it is to be tried again.
-    fn begin(&mut self, path: PathBuf, file: ObservedFile) -> bool {
-        let (Ok(header), Ok(text)) = (file.header(), file.text()) else {
-            return true;
-        };
-        let is_known = |pid: ProcessId| {
-            let mut programs = self.programs.values();
-            programs.any(|reading| reading.program.pid == pid && !reading.program.has_executed())
-        };
-        let arrival = identify(&path, &header, &text, is_known);
-        self.end_earlier_program(arrival.pid);
-        let spawned = self.context.processes.waiting_spawned(arrival.pid);
-        let is_spawned = spawned.is_some();
-        let place = match spawned {
-            Some((key, handed)) => self.pool_instead_of(key, &handed, &arrival.name),
-            None => self.new_pool(&arrival.name),
-        };
-        let (key, pool) = match place {
-            Ok(place) => place,
-            Err(again) => return !again,
-        };
-        let Some(writer) = self.writer(&pool, &arrival, &header) else {
-            self.supervisor
-                .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
-            return true;
-        };
-        let process = ObservedProcess::new(writer);
-        let base_ns = self.replaced.remove(&arrival.pid).unwrap_or(0);
-        let times = (base_ns, self.context.params.interval_ns);
-        let mut program = ObservedProgram::new(arrival.pid, (path, file), process, times);
-        program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
-        let ring_bytes = program.ring_bytes();
-        self.programs.insert(
-            key,
-            Reading {
-                program,
-                quiet_passes: 0,
-                is_hidden: false,
-            },
-        );
-        if !is_spawned {
-            self.list(key, &arrival, Remains::Pool(pool));
-        }
-        self.context.processes.set_ring_bytes(key, ring_bytes);
-        let commands = self.commands.clone();
-        self.supervisor
-            .send(SupervisorEvent::ObservedStarted { key, commands });
-        if !is_spawned {
-            self.watch(key, arrival);
-        }
-        true
-    }
-
-    /// Makes a pool for a spawned process, in place of the one that it was started with: it has a
-    /// descriptor of that one, and this process maps no memory that another one can write.
-    fn pool_instead_of(
-        &self,
-        key: PoolId,
-        handed: &OwnFile,
-        name: &str,
-    ) -> Result<(PoolId, Arc<OwnFile>), bool> {
-        let header = PoolReader::open(handed)
-            .map_err(|_| false)?
-            .header()
-            .clone();
-        let pool = make_pool(&self.context, key, header.allowance, name).map_err(|_| false)?;
-        self.context
-            .processes
-            .observe_spawned(key, Arc::clone(&pool), name);
-        Ok((key, pool))
-    }
-
-    /// Makes a pool for a process that the session does not know. An error tells whether to try
-    /// again.
-    fn new_pool(&self, name: &str) -> Result<(PoolId, Arc<OwnFile>), bool> {
-        let key = pool::new_id().map_err(|_| true)?;
-        let allowance = ask_to_join(&self.supervisor, key)
-            .map_err(|why| matches!(why, Refusal::NotYet { .. }))?;
-        make_pool(&self.context, key, allowance, name)
-            .map(|pool| (key, pool))
-            .map_err(|_| {
-                self.supervisor
-                    .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
-                false
-            })
-    }
-
-    fn writer(
-        &self,
-        pool: &OwnFile,
-        arrival: &Arrival,
-        header: &ObservedHeader,
-    ) -> Option<PoolWriter> {
-        let process = PoolProcess {
-            pid: arrival.pid,
-            start: arrival.start,
-            began: Timestamp::from_raw(header.began),
-        };
-        PoolWriter::new(pool.get().ok()?.try_clone().ok()?, process).ok()
-    }
-
-    fn list(&self, key: PoolId, arrival: &Arrival, remains: Remains) {
-        let Arrival {
-            pid,
-            start,
-            parent,
-            name,
-            ..
-        } = arrival;
-        let entry = TrackedProcess::observed(name, (*pid, *start), *parent, remains)
-            .with_pool_in_file(self.context.pools.is_some());
-        self.context.processes.add(key, entry);
-    }
-
-    /// Watches for the end of a process that this one has not started.
-    fn watch(&mut self, key: PoolId, arrival: Arrival) {
-        let Arrival {
-            pid,
-            start,
-            process,
-            is_hidden,
-            ..
-        } = arrival;
-        let watched = process.map(|process| {
-            self.supervisor
-                .watcher()
-                .watch_other(key, process, pid, start)
-        });
-        match watched {
-            Some(Ok(())) => {}
-            None if is_hidden => {
-                if let Some(reading) = self.programs.get_mut(&key) {
-                    reading.is_hidden = true;
-                }
-            }
-            _ => self.end(key), // it has ended already
-        }
     }
 
     /// Ends the program that a process had before it executed another one.
@@ -402,7 +282,7 @@ impl ObservedReader {
         let earlier = self
             .programs
             .iter()
-            .find(|(_, reading)| reading.program.pid == pid && reading.program.has_executed());
+            .find(|(_, reading)| reading.program.pid == pid && reading.program.goes_on());
         if let Some(key) = earlier.map(|(key, _)| *key) {
             self.end(key);
         }
@@ -413,44 +293,18 @@ impl ObservedReader {
         let Some(Reading { program, .. }) = self.programs.remove(&key) else {
             return;
         };
-        let has_executed = program.has_executed();
-        if let Some(used) = program.ended_cpu_ns().filter(|_| has_executed) {
+        let goes_on = program.goes_on();
+        if let Some(used) = program.ended_cpu_ns().filter(|_| goes_on) {
             self.replaced.insert(program.pid, used);
+        }
+        if program.has_recorder() {
+            self.context.processes.note_recorder(key);
         }
         program.end(&mut self.files, self.is_paused);
         self.context.processes.set_ring_bytes(key, 0);
         self.supervisor
-            .send(SupervisorEvent::ObservedEnded { key, has_executed });
+            .send(SupervisorEvent::ObservedEnded { key, goes_on });
     }
-}
-
-/// The loaded files of a process. `found_at` goes through the process's root while it lives.
-fn loaded_files(text: &ObservedText, pid: ProcessId) -> Vec<LoadedFile> {
-    let own = String::from_utf8_lossy(&text.program).into_owned();
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let is_visible = root.join("proc").exists() || root.exists();
-    let place = |path: &str| {
-        let inside = root.join(path.trim_start_matches('/'));
-        if is_visible && inside.exists() {
-            inside
-        } else {
-            PathBuf::from(path)
-        }
-    };
-    let files = text.files.iter().map(|(addresses, path)| {
-        let path = String::from_utf8_lossy(path);
-        let path = if path.is_empty() {
-            own.clone()
-        } else {
-            path.into_owned()
-        };
-        LoadedFile {
-            addresses: addresses.clone(),
-            found_at: place(&path),
-            path,
-        }
-    });
-    files.collect()
 }
 
 /// The part of a file's name that tells when it was made.

@@ -55,8 +55,6 @@ impl Admission {
             parent: Some(facts.parent),
             image: None,
             name: system_name(pid),
-            began_ns: 0,
-            announced: None,
             process,
             look: None,
             deadline: now(),
@@ -73,25 +71,18 @@ impl Admission {
             start,
             parent,
             name,
-            began_ns,
-            announced,
             process,
             ..
         } = applicant;
         let processes = &self.context.processes;
-        if processes.refuse_brief(pid, began_ns, &why) {
-            return announced.into_iter().for_each(|key| processes.remove(key));
-        }
         if !processes.can_list_refused(pid, start, Limits::now().refused) {
-            return self.keep_announced(announced);
+            return;
         }
         let entry = TrackedProcess::joined(&name, (pid, start), parent, Remains::Unprofiled(why));
         processes.add(key, entry);
         if self.watch(key, process, pid, start).is_err() {
             processes.remove(key);
-            return self.keep_announced(announced);
         }
-        self.replace_announced(announced, pid, began_ns);
     }
 
     /// Watches a process of the table. It takes the place of its earlier programs, of which the

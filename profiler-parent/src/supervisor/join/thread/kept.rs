@@ -21,15 +21,12 @@ impl JoinThread {
     /// Keeps a connection, and closes another one if there are too many.
     pub(super) fn keep(&mut self, set: &ReadySet, number: ChannelNumber, pending: Pending) {
         if self.pending.len() >= Limits::now().pending {
-            let oldest = self.oldest(Pending::is_silent);
-            match oldest.or_else(|| self.oldest(Pending::is_announced)) {
+            match self.oldest(Pending::is_silent) {
                 Some(oldest) => self.close(set, oldest),
                 None => return self.end(pending),
             }
         }
-        if pending.is_heard()
-            && let Ok(socket) = pending.joiner.socket()
-        {
+        if let Ok(socket) = pending.joiner.socket() {
             let _ = set.add(number, socket); // an error: its deadline ends the connection
         }
         self.pending.insert(number, pending);
@@ -64,9 +61,6 @@ impl JoinThread {
             } else if let Some(pending) = self.take(set, number) {
                 match pending.stage {
                     Stage::Silent => {}
-                    Stage::Announced(announced) => {
-                        self.look_at(set, number, pending.joiner, announced);
-                    }
                     Stage::Waiting(waiting) => {
                         self.attempt(set, number, pending.joiner, waiting.applicant);
                     }
@@ -91,10 +85,9 @@ impl JoinThread {
     }
 
     /// Ends a connection without a pool.
-    fn end(&mut self, mut pending: Pending) {
+    fn end(&self, pending: Pending) {
         match pending.stage {
             Stage::Silent => {}
-            Stage::Announced(announced) => self.admission.end(&mut pending.joiner, &announced),
             Stage::Waiting(waiting) => {
                 let Waiting { applicant, why, .. } = *waiting;
                 self.admission.refuse(&pending.joiner, applicant, why);

@@ -1,21 +1,33 @@
-//! `profiler agent`: installs the library and the files for C, or prints the path of the library.
+//! The library for C and Python: `profiler agent` installs it, and `record` offers it to programs.
+//!
+//! The command contains the library (`profiler_agent_embed::library!`). Programs in C are linked
+//! with an installed one. The package for Python loads the one that `record` names in
+//! [`LIBRARY_VARIABLE`].
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::{Agent, AgentError, FILE_NAME, LIBRARY};
 use crate::console::say;
+use crate::preload::{LibraryError, placed, write_whole};
+
+/// The file name of the library.
+const FILE_NAME: &str = "libprofiler_agent.so";
+/// The bytes of the library; empty if the command was built without it (`cargo check`).
+const LIBRARY: &[u8] = profiler_agent_embed::library!();
+/// Names the library to programs that load it.
+const LIBRARY_VARIABLE: &str = "PROFILER_AGENT";
 
 const HEADER: &str = profiler_agent_embed::header!();
 const PKG_CONFIG: &str = profiler_agent_embed::pkg_config!();
 
-/// Installs the library for C programs, or prints how to preload it
+/// Installs the library for C programs, or prints its path
 ///
-/// Without an option, prints the value that `profiler record` adds to LD_PRELOAD.
+/// Without an option, prints the path of the library for programs that load it with dlopen.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
     /// Writes lib/libprofiler_agent.so, include/profiler.h and lib/pkgconfig/profiler-agent.pc
@@ -28,15 +40,30 @@ pub(crate) fn run(options: &AgentArgs) -> Result<()> {
     match &options.install {
         Some(prefix) => install(prefix),
         None => {
-            say(&Agent::find()?.entry.to_string_lossy());
+            say(&path()?.to_string_lossy());
             Ok(())
         }
     }
 }
 
+/// The path of the library. Writes it to a directory of this user, unless it is there already.
+fn path() -> Result<PathBuf, LibraryError> {
+    Ok(placed(FILE_NAME, LIBRARY)?.join(FILE_NAME))
+}
+
+/// Names the library to the program that `command` starts, unless the user has named another one.
+/// Without the library, the program records nothing through it.
+pub(crate) fn offer_to(command: &mut Command) {
+    if std::env::var_os(LIBRARY_VARIABLE).is_none()
+        && let Ok(path) = path()
+    {
+        command.env(LIBRARY_VARIABLE, path);
+    }
+}
+
 fn install(prefix: &Path) -> Result<()> {
     if LIBRARY.is_empty() {
-        return Err(AgentError::NotBuilt.into());
+        return Err(LibraryError::NotBuilt(FILE_NAME).into());
     }
     let prefix = std::path::absolute(prefix)?;
     let shown = prefix.to_str().context("the path is not UTF-8")?;
@@ -77,7 +104,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let is_library = path.extension().is_some_and(|end| end == "so");
     let mode = if is_library { 0o755 } else { 0o644 };
-    super::place::write_whole(path, bytes, mode)
+    write_whole(path, bytes, mode)
 }
 
 #[cfg(test)]

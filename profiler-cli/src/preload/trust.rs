@@ -1,6 +1,6 @@
-//! The directories that may contain the agent's directory: only this user and root can change them.
+//! The directories that may contain the directory of a library: only this user and root can change them.
 //!
-//! Used for the directory from which programs load the agent: a user who can write to it, or rename
+//! Used for the directory from which programs load a library: a user who can write to it, or rename
 //! a directory above it, can choose what the programs of a recording load. Root lets all users
 //! read.
 

@@ -1,20 +1,16 @@
-//! The directory from which programs load the agent.
+//! The directory from which programs load a library of the command.
 //!
 //! ```text
-//! ~/.cache/multiprocess-profiler/agent-0123456789abcdef/
-//!     libprofiler_agent.so
+//! ~/.cache/multiprocess-profiler/library-0123456789abcdef/
+//!     libprofiler_observed.so
 //!     lib/  lib64/  lib/x86_64-linux-gnu/      each with a link to it
-//!     forks/1/  forks/2/  forks/3/             each with a copy
 //! ```
 //!
-//! A forked child that executes no other program loads a copy: the loader takes a file once per
-//! process, and the child needs new statics.
-//!
-//! The loader of the GNU C library is told the path `…/$LIB/libprofiler_agent.so`, where it
+//! The loader of the GNU C library is told the path `…/$LIB/libprofiler_observed.so`, where it
 //! replaces `$LIB` by the name of its own directory for libraries. The loader of musl replaces
 //! nothing, finds no such file and goes on without a message, and the loader of a 32-bit program on
 //! Debian looks into another directory: so a program of another C library does not try to load the
-//! agent, which it could not.
+//! library, which it could not.
 //!
 //! The number in the name is a hash of the library. The directory stays after the recording,
 //! because programs that outlive it still look for the library when they start other programs. A
@@ -36,11 +32,10 @@ use std::time::Duration;
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
-use super::trust::{bases, make_base, make_private, may_hold_programs};
-use super::{AgentError, FILE_NAME};
+use super::trust::{make_base, make_private};
 
 /// The part of the path that the loader replaces.
-const LIB: &str = "$LIB";
+pub(super) const LIB: &str = "$LIB";
 /// What `$LIB` stands for on the usual distributions.
 const DIRECTORIES: [&str; 3] = ["lib", "lib64", MULTIARCH];
 #[cfg(target_arch = "aarch64")]
@@ -48,80 +43,48 @@ const MULTIARCH: &str = "lib/aarch64-linux-gnu";
 #[cfg(not(target_arch = "aarch64"))]
 const MULTIARCH: &str = "lib/x86_64-linux-gnu";
 
-/// The directory of the copies for forked children, their children, and so on.
-const FORKS: &str = "forks";
-const COPIES: [&str; 3] = ["1", "2", "3"];
-
 /// When a directory of another build is removed, after its last use.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// When a file is removed that a killed command has not finished.
 const UNFINISHED: Duration = Duration::from_secs(3600);
-/// How such a file begins.
+/// How the name of a directory begins, and how it began in earlier versions.
+const PREFIX: &str = "library-";
+const EARLIER_PREFIX: &str = "agent-";
+/// How the name of an unfinished file begins.
 const PART: &str = ".part-";
 
-/// Writes the library, unless it is there, and returns the path for the loader.
-///
-/// # Errors
-/// [`AgentError::NotBuilt`], [`AgentError::NotWritten`].
-pub(super) fn path_for_loader(library: &[u8]) -> Result<PathBuf, AgentError> {
-    if library.is_empty() {
-        return Err(AgentError::NotBuilt);
-    }
-    let mut refused = None;
-    for base in bases().filter(|base| may_hold_programs(base)) {
-        match place(&base, library) {
-            Ok(directory) => return Ok(directory.join(LIB).join(FILE_NAME)),
-            Err(source) => refused = Some((base, source)),
-        }
-    }
-    let (path, source) = refused.unwrap_or_else(|| {
-        let error = io::Error::other("there is no directory for programs");
-        (std::env::temp_dir(), error)
-    });
-    Err(AgentError::NotWritten { path, source })
-}
-
 /// Whether the loader takes this path as it is. It knows `$LIB` as the name of a directory.
-pub(super) fn is_usable_by_loader(path: &Path) -> bool {
+fn is_usable_by_loader(path: &Path) -> bool {
     let path = path.to_string_lossy();
     let rest = path.replacen(&format!("/{LIB}/"), "/", 1);
     rest.starts_with('/') && !rest.contains([' ', '\t', '\n', ':', '$', '%'])
 }
 
-/// Whether the loader replaces nothing in this path.
-pub(super) fn is_plain(path: &Path) -> bool {
-    !path.to_string_lossy().contains('$')
-}
-
-/// Writes the library into a directory below `base`, and notes that it is used.
-fn place(base: &Path, library: &[u8]) -> io::Result<PathBuf> {
+/// Writes a library under this name into a directory below `base`, and notes that it is used.
+pub(super) fn place(base: &Path, name: &Path, library: &[u8]) -> io::Result<PathBuf> {
     let base = make_base(base)?;
-    let directory = base.join(format!("agent-{:016x}", hash(library)));
+    let directory = base.join(format!("{PREFIX}{:016x}", hash(library)));
     if !is_usable_by_loader(&directory) {
         return Err(io::Error::other(super::UNUSABLE));
     }
     make_private(&directory)?;
-    make_private(&directory.join(FORKS))?;
-    for copy in COPIES {
-        write(&directory.join(FORKS).join(copy), library)?;
-    }
-    if write(&directory, library)? {
+    if write(&directory, name, library)? {
         remove_unused(&base, &directory);
     }
-    for name in DIRECTORIES {
-        link_from(&directory, name)?;
+    for links in DIRECTORIES {
+        link_from(&directory, links, name)?;
     }
     note_use(&directory);
     Ok(directory)
 }
 
 /// Writes the library into a directory, unless it is there. Returns whether it has.
-fn write(directory: &Path, library: &[u8]) -> io::Result<bool> {
+fn write(directory: &Path, name: &Path, library: &[u8]) -> io::Result<bool> {
     make_private(directory)?;
     remove_old(directory, PART, UNFINISHED);
-    let is_there = fs::read(directory.join(FILE_NAME)).is_ok_and(|found| found == library);
+    let is_there = fs::read(directory.join(name)).is_ok_and(|found| found == library);
     if !is_there {
-        write_whole(&directory.join(FILE_NAME), library, 0o755)?;
+        write_whole(&directory.join(name), library, 0o755)?;
     }
     Ok(!is_there)
 }
@@ -134,7 +97,7 @@ fn hash(library: &[u8]) -> u64 {
 
 /// Writes a file under another name, then renames it. Several commands may do so at once, and
 /// programs may use an older file of that name.
-pub(super) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new()
         .prefix(PART)
@@ -148,12 +111,12 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
 }
 
 /// Makes a link to the library in a directory below that of the library, unless there is that link.
-fn link_from(directory: &Path, name: &str) -> io::Result<()> {
-    let own = directory.join(name);
+fn link_from(directory: &Path, links: &str, name: &Path) -> io::Result<()> {
+    let own = directory.join(links);
     make_private(&own)?;
-    let up = Path::new(name).components().map(|_| "..");
-    let library = up.collect::<PathBuf>().join(FILE_NAME);
-    let link = own.join(FILE_NAME);
+    let up = Path::new(links).components().map(|_| "..");
+    let library = up.collect::<PathBuf>().join(name);
+    let link = own.join(name);
     if fs::read_link(&link).is_ok_and(|found| found == library) {
         return Ok(());
     }
@@ -178,7 +141,8 @@ fn note_use(directory: &Path) {
 /// Removes the directories of other builds that were not used for [`UNUSED`].
 fn remove_unused(base: &Path, own: &Path) {
     note_use(own);
-    remove_old(base, "agent-", UNUSED);
+    remove_old(base, PREFIX, UNUSED);
+    remove_old(base, EARLIER_PREFIX, UNUSED);
 }
 
 /// Removes what begins with `prefix` in a directory and was not changed for this time.
@@ -204,33 +168,35 @@ fn remove_old(directory: &Path, prefix: &str, age: Duration) {
 mod tests {
     use super::*;
 
+    const NAME: &str = "libprofiler_observed.so";
+
     #[test]
     fn the_library_is_written_once_and_found_through_each_link_wherever_it_is() {
         let parent = tempfile::tempdir().unwrap();
         let base = parent.path().join("base");
-        let first = place(&base, b"library").unwrap();
-        assert_eq!(place(&base, b"library").unwrap(), first);
+        let first = place(&base, NAME.as_ref(), b"library").unwrap();
+        assert_eq!(place(&base, NAME.as_ref(), b"library").unwrap(), first);
         let moved = parent.path().join("moved");
         fs::rename(&base, &moved).unwrap();
         let moved = moved.join(first.file_name().unwrap());
         for name in DIRECTORIES {
-            let found = fs::read(moved.join(name).join(FILE_NAME)).unwrap();
+            let found = fs::read(moved.join(name).join(NAME)).unwrap();
             assert_eq!(found, b"library");
         }
-        assert_ne!(place(&base, b"another").unwrap(), first);
+        assert_ne!(place(&base, NAME.as_ref(), b"another").unwrap(), first);
     }
 
     #[test]
     fn a_changed_library_and_a_wrong_link_are_replaced() {
         let parent = tempfile::tempdir().unwrap();
         let base = parent.path().join("base");
-        let directory = place(&base, b"library").unwrap();
-        let link = directory.join(MULTIARCH).join(FILE_NAME);
-        fs::write(directory.join(FILE_NAME), b"broken").unwrap();
+        let directory = place(&base, NAME.as_ref(), b"library").unwrap();
+        let link = directory.join(MULTIARCH).join(NAME);
+        fs::write(directory.join(NAME), b"broken").unwrap();
         fs::remove_file(&link).unwrap();
         symlink("/no/such/file", &link).unwrap();
-        place(&base, b"library").unwrap();
-        for path in [&directory.join(FILE_NAME), &link] {
+        place(&base, NAME.as_ref(), b"library").unwrap();
+        for path in [&directory.join(NAME), &link] {
             assert_eq!(fs::read(path).unwrap(), b"library", "{path:?}");
         }
     }
@@ -252,29 +218,24 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let base = parent.path().join("base");
         let [unused, used] = [&b"unused"[..], b"used..."].map(|library| {
-            let directory = place(&base, library).unwrap();
+            let directory = place(&base, NAME.as_ref(), library).unwrap();
             make_old(&directory);
             directory
         });
-        let part = used.join(FORKS).join(COPIES[0]).join(format!("{PART}7"));
+        let part = used.join(format!("{PART}7"));
         fs::write(&part, b"lib").unwrap();
         make_old(&part);
-        place(&base, b"used...").unwrap();
-        place(&base, b"new").unwrap();
+        place(&base, NAME.as_ref(), b"used...").unwrap();
+        place(&base, NAME.as_ref(), b"new").unwrap();
         assert!(used.exists() && !unused.exists());
         assert!(!part.exists(), "a part of a killed command");
     }
 
     #[test]
-    fn a_command_without_the_library_says_so() {
-        assert!(matches!(path_for_loader(&[]), Err(AgentError::NotBuilt)));
-    }
-
-    #[test]
     fn the_loader_takes_only_plain_paths() {
         let usable = |path: &str| is_usable_by_loader(Path::new(path));
-        assert!(usable("/home/me/.cache/$LIB/libprofiler_agent.so"));
-        assert!(usable("/usr/lib/libprofiler_agent.so"));
+        assert!(usable("/home/me/.cache/$LIB/libprofiler_observed.so"));
+        assert!(usable("/usr/lib/libprofiler_observed.so"));
         for path in [
             "/a b/c.so",
             "/a:b/c.so",

@@ -1,0 +1,61 @@
+//! Processes that arrive by themselves: a capture waits until those are in the table that have.
+//!
+//! Part of the [`ProcessTable`]. The threads that meet such processes set a function for the wait.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use super::ProcessTable;
+
+/// Waits until all processes are in the table that have arrived.
+#[derive(Clone)]
+pub(super) struct Arrivals(Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrivals").finish_non_exhaustive()
+    }
+}
+
+/// Who meets processes that arrive by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArrivalSource {
+    /// The join thread.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    Joining,
+    /// The reader of observed programs.
+    #[cfg(feature = "observed")]
+    Observed,
+}
+
+impl ProcessTable {
+    /// Sets a function that [`Self::await_arrivals`] calls. It waits for a limited time.
+    pub(crate) fn set_arrivals(
+        &self,
+        source: ArrivalSource,
+        wait: impl Fn() + Send + Sync + 'static,
+    ) {
+        self.clear_arrivals(source);
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.push((source, Arrivals(Arc::new(wait))));
+    }
+
+    /// Forgets the function of [`Self::set_arrivals`].
+    pub(crate) fn clear_arrivals(&self, source: ArrivalSource) {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.retain(|(known, _)| *known != source);
+    }
+
+    /// Waits, for a limited time, until all processes are listed that have arrived by themselves
+    /// until now.
+    pub(crate) fn await_arrivals(&self) {
+        let arrivals = self.arrivals.lock();
+        let arrivals = arrivals.unwrap_or_else(PoisonError::into_inner).clone();
+        for (_, Arrivals(wait)) in arrivals {
+            wait();
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The beginning of the observation of a program: the reader meets its file.
+//!
+//! Part of the [`ObservedReader`]. A program that calls the profiler within its first moments is
+//! never observed: its own recorder records it. So a file is read only when its program has run for
+//! [`YOUNG_LOOKS`] passes, has ended, or has filled half of its ring, and when a capture waits.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::internal::observed::{LoadedFile, ObservedProcess, PoolProcess, PoolWriter};
+use profiler_core::internal::pool;
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::time::Timestamp;
+use profiler_observed::file::{ObservedFile, ObservedHeader, ObservedText};
+use profiler_observed::layout::Ending;
+use profiler_sys::OwnFile;
+
+use super::super::arrivals::{Arrival, identify};
+use super::super::program::ObservedProgram;
+use super::{ObservedReader, Reading};
+use crate::controller::{Event, Refusal};
+use crate::process_table::{Remains, TrackedProcess};
+use crate::supervisor::SupervisorEvent;
+use crate::supervisor::spawn::{ask_to_join, make_pool};
+
+/// The passes in which a new file is only looked at.
+const YOUNG_LOOKS: u32 = 2;
+
+/// What became of a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Met {
+    /// It is read, or never will be.
+    Done,
+    /// It is to be looked at again in the next pass.
+    Young,
+    /// It is to be tried again later.
+    Later,
+}
+
+impl ObservedReader {
+    /// Makes a process of the session from a new file, if it is time.
+    pub(super) fn meet(&mut self, name: &OsString, path: PathBuf, file: ObservedFile) -> Met {
+        let Ok(header) = file.header() else {
+            return Met::Done;
+        };
+        if header.ending == Ending::Recorder as u32 {
+            // Its recorder has begun before there was anything to tell.
+            let _ = std::fs::remove_file(&path);
+            return Met::Done;
+        }
+        let is_running = header.ending == Ending::None as u32;
+        if is_running && !self.is_urgent && self.is_young(name, &file) {
+            return Met::Young;
+        }
+        self.young.remove(name);
+        if self.begin(path, file, &header) {
+            Met::Done
+        } else {
+            Met::Later
+        }
+    }
+
+    /// Whether a program has just begun: it may be about to call the profiler, and is then never
+    /// observed. Its samples stay in its file, which has room for more.
+    fn is_young(&mut self, name: &OsString, file: &ObservedFile) -> bool {
+        let looks = self.young.entry(name.clone()).or_default();
+        *looks = looks.saturating_add(1);
+        *looks <= YOUNG_LOOKS && !file.is_half_full()
+    }
+
+    /// Begins to read a file. False if it is to be tried again.
+    fn begin(&mut self, path: PathBuf, file: ObservedFile, header: &ObservedHeader) -> bool {
+        let Ok(text) = file.text() else {
+            return true;
+        };
+        let is_known = |pid: ProcessId| {
+            let mut programs = self.programs.values();
+            programs.any(|reading| reading.program.pid == pid && !reading.program.goes_on())
+        };
+        let arrival = identify(&path, header, &text, is_known);
+        self.end_earlier_program(arrival.pid);
+        // The file will tell soon that the recorder has taken over.
+        let is_running = header.ending == Ending::None as u32;
+        if is_running && self.context.processes.records_itself(arrival.pid) {
+            return false;
+        }
+        let spawned = self.context.processes.waiting_spawned(arrival.pid);
+        let is_spawned = spawned.is_some();
+        let place = match spawned {
+            Some((key, handed)) => self.pool_instead_of(key, &handed, &arrival.name),
+            None => self.new_pool(&arrival.name),
+        };
+        let (key, pool) = match place {
+            Ok(place) => place,
+            Err(again) => return !again,
+        };
+        let Some(writer) = self.writer(&pool, &arrival, header) else {
+            self.supervisor
+                .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+            return true;
+        };
+        let process = ObservedProcess::new(writer);
+        let base_ns = self.replaced.remove(&arrival.pid).unwrap_or(0);
+        let times = (base_ns, self.context.params.interval_ns);
+        let mut program = ObservedProgram::new(arrival.pid, (path, file), process, times);
+        program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
+        let ring_bytes = program.ring_bytes();
+        self.programs.insert(
+            key,
+            Reading {
+                program,
+                quiet_passes: 0,
+                is_hidden: false,
+            },
+        );
+        if !is_spawned {
+            self.list(key, &arrival, Remains::Pool(pool));
+        }
+        self.context.processes.set_ring_bytes(key, ring_bytes);
+        self.supervisor
+            .send(SupervisorEvent::ObservedStarted { key });
+        if !is_spawned {
+            self.watch(key, arrival);
+        }
+        true
+    }
+
+    /// Makes a pool for a spawned process, in place of the one that it was started with: it has a
+    /// descriptor of that one, and this process maps no memory that another one can write. The
+    /// other one is withdrawn, so a recorder that begins later joins by itself.
+    fn pool_instead_of(
+        &self,
+        key: PoolId,
+        handed: &OwnFile,
+        name: &str,
+    ) -> Result<(PoolId, Arc<OwnFile>), bool> {
+        let is_withdrawn = handed.get().map(pool::withdraw);
+        if !matches!(is_withdrawn, Ok(Ok(true))) {
+            return Err(true); // a recorder attaches it just now
+        }
+        let header = PoolReader::open(handed)
+            .map_err(|_| false)?
+            .header()
+            .clone();
+        let pool = make_pool(&self.context, key, header.allowance, name).map_err(|_| false)?;
+        self.context
+            .processes
+            .observe_spawned(key, Arc::clone(&pool), name);
+        Ok((key, pool))
+    }
+
+    /// Makes a pool for a process that the session does not know. An error tells whether to try
+    /// again.
+    fn new_pool(&self, name: &str) -> Result<(PoolId, Arc<OwnFile>), bool> {
+        let key = pool::new_id().map_err(|_| true)?;
+        let allowance = ask_to_join(&self.supervisor, key)
+            .map_err(|why| matches!(why, Refusal::NotYet { .. }))?;
+        make_pool(&self.context, key, allowance, name)
+            .map(|pool| (key, pool))
+            .map_err(|_| {
+                self.supervisor
+                    .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+                false
+            })
+    }
+
+    fn writer(
+        &self,
+        pool: &OwnFile,
+        arrival: &Arrival,
+        header: &ObservedHeader,
+    ) -> Option<PoolWriter> {
+        let process = PoolProcess {
+            pid: arrival.pid,
+            start: arrival.start,
+            began: Timestamp::from_raw(header.began),
+        };
+        PoolWriter::new(pool.get().ok()?.try_clone().ok()?, process).ok()
+    }
+
+    fn list(&self, key: PoolId, arrival: &Arrival, remains: Remains) {
+        let Arrival {
+            pid,
+            start,
+            parent,
+            name,
+            ..
+        } = arrival;
+        let entry = TrackedProcess::observed(name, (*pid, *start), *parent, remains)
+            .with_pool_in_file(self.context.pools.is_some());
+        self.context.processes.add(key, entry);
+    }
+
+    /// Watches for the end of a process that this one has not started.
+    fn watch(&mut self, key: PoolId, arrival: Arrival) {
+        let Arrival {
+            pid,
+            start,
+            process,
+            is_hidden,
+            ..
+        } = arrival;
+        let watched = process.map(|process| {
+            self.supervisor
+                .watcher()
+                .watch_other(key, process, pid, start)
+        });
+        match watched {
+            Some(Ok(())) => {}
+            None if is_hidden => {
+                if let Some(reading) = self.programs.get_mut(&key) {
+                    reading.is_hidden = true;
+                }
+            }
+            _ => self.end(key), // it has ended already
+        }
+    }
+}
+
+/// The loaded files of a process. `found_at` goes through the process's root while it lives.
+fn loaded_files(text: &ObservedText, pid: ProcessId) -> Vec<LoadedFile> {
+    let own = String::from_utf8_lossy(&text.program).into_owned();
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let is_visible = root.join("proc").exists() || root.exists();
+    let place = |path: &str| {
+        let inside = root.join(path.trim_start_matches('/'));
+        if is_visible && inside.exists() {
+            inside
+        } else {
+            PathBuf::from(path)
+        }
+    };
+    let files = text.files.iter().map(|(addresses, path)| {
+        let path = String::from_utf8_lossy(path);
+        let path = if path.is_empty() {
+            own.clone()
+        } else {
+            path.into_owned()
+        };
+        LoadedFile {
+            addresses: addresses.clone(),
+            found_at: place(&path),
+            path,
+        }
+    });
+    files.collect()
+}
