@@ -24,8 +24,8 @@
  *
  * In a program that contains the profiler for Rust (profiler-child, profiler-parent), that
  * profiler records, and these functions do nothing. In a forked child of a process that records
- * they do nothing until it executes another program; below `profiler record` its samples are
- * recorded.
+ * they do nothing until the child calls mpprof_after_fork or executes another program; below
+ * `profiler record` its samples are recorded.
  *
  * Costs are those of a processor with a cycle counter, while a session runs.
  */
@@ -55,6 +55,12 @@ int mpprof_join(void);
  * only if the address is null. If the library has joined another session before, nothing changes.
  * Cost: usually 1 ms, at most 2 s. */
 int mpprof_join_session(const char *address);
+
+/* Begins to record in a forked child of a process that records. Returns 1 if this process records
+ * then, otherwise 0. Call it early in the child, before it starts a thread, enters a sandbox,
+ * changes its user or closes its descriptors. If the process that forked it had several threads,
+ * none of them may have been in setenv or dlopen at the fork. Cost: usually 1 ms, at most 20 ms. */
+int mpprof_after_fork(void);
 
 /* Stops recording in this process for good and ends the library's threads. What was recorded stays
  * in the profile. Call it before a system call that is allowed only in processes with one thread,

@@ -138,6 +138,19 @@ pub(crate) fn join_at(address: &str) {
     });
 }
 
+/// Begins anew in a forked child. Never panics.
+///
+/// # Safety
+/// As for [`profiler_child::after_fork`].
+pub(crate) unsafe fn after_fork() {
+    if STATE.load(Ordering::Acquire) == INVITED {
+        return join(); // its parent process has not joined
+    }
+    STATE.store(JOINING, Ordering::Release);
+    // SAFETY: the caller's promise.
+    join_and_decide(|| _ = unsafe { profiler_child::after_fork_within(host::join_wait()) });
+}
+
 /// Ends the profiler in this process for good. Takes locks and allocates.
 pub(crate) fn leave() {
     STATE.store(DECIDED, Ordering::Release);

@@ -66,6 +66,21 @@ pub unsafe extern "C" fn mpprof_join_session(address: *const c_char) -> c_int {
     is_recording()
 }
 
+/// Begins to record in a forked child of a process that records. Returns 1 if this process records
+/// then, otherwise 0. Waits for the session's answer as [`mpprof_join`] does.
+///
+/// # Safety
+/// The calling process was just forked: it has started no thread. If the process that forked it had
+/// several threads, none of them held a lock of the environment or of the dynamic linker at the
+/// fork. Not in a signal handler, and not in the child of a `vfork`.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mpprof_after_fork() -> c_int {
+    // SAFETY: the caller's promise.
+    keeping_errno(|| unsafe { joining::after_fork() });
+    is_recording()
+}
+
 /// Stops recording in this process for good, and ends the library's threads. What was recorded
 /// stays in the profile. Waits for the threads, usually for less than a millisecond.
 #[allow(unsafe_code)]

@@ -125,11 +125,15 @@ pub(super) fn self_armed() -> impl Iterator<Item = Armed> {
 ///
 /// # Errors
 /// Errors of the system, as for [`super::trigger::Trigger::create`]; [`io::ErrorKind::OutOfMemory`]
-/// if no place is free.
+/// if no place is free; [`io::ErrorKind::AlreadyExists`] if the thread arms itself.
 pub(super) fn arm(thread: ThreadId, first: Duration, interval: Duration) -> io::Result<Armed> {
     let armed = take().ok_or(io::ErrorKind::OutOfMemory)?;
     armed.prepare(tasks::cpu_ns(thread).unwrap_or(0), false);
-    let started = armed.start(source(), thread, first, interval);
+    let started = if armed.claim(thread, Armed::is_by_itself) {
+        armed.start(source(), thread, first, interval)
+    } else {
+        Err(io::ErrorKind::AlreadyExists.into())
+    };
     if started.is_err() {
         armed.release();
     }
@@ -154,6 +158,8 @@ pub(crate) fn arm_own(thread: ThreadId) {
             }
         } else if !may_create || !may_arm_own(thread) || armed.is_of_living_thread() {
             return; // the sampler's thread armed it, or it joined before
+        } else if !armed.is_by_itself() && armed.has_no_trigger() {
+            return; // the sampler's thread arms it now
         } else {
             armed.release(); // of an ended thread with the same number
         }
@@ -170,6 +176,9 @@ pub(crate) fn arm_own(thread: ThreadId) {
         tasks::own_cpu_ns()
     };
     armed.prepare(cpu_ns, true);
+    if !armed.claim(thread, |_| true) {
+        return armed.release(); // the sampler's thread arms it at the same time
+    }
     let started = armed.start(source(), thread, NEXT_TICK, Duration::from_nanos(nanos));
     if started.is_err() || INTERVAL_NS.load(Ordering::SeqCst) != nanos {
         return armed.release(); // the session has ended, or the sampler's thread arms it anew
@@ -210,6 +219,24 @@ mod tests {
         assert!(!place.enter(armed.word), "an old generation");
         assert!(armed_of(armed.word).is_none());
         assert!(of_word(armed.word & !(MAGIC << 48)).is_none(), "not ours");
+    }
+
+    #[test]
+    fn a_thread_that_arms_itself_is_not_armed_a_second_time() {
+        let hour = Duration::from_secs(3600);
+        let own = sys::current_thread_id();
+        let by_itself = take().unwrap();
+        by_itself.prepare(0, true);
+        assert!(by_itself.claim(own, |_| true));
+        let refused = arm(own, hour, hour).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        by_itself.release();
+        let armed = arm(own, hour, hour).unwrap();
+        let late = take().unwrap();
+        late.prepare(0, true);
+        assert!(!late.claim(own, |_| true), "it sees the sampler's thread");
+        late.release();
+        armed.release();
     }
 
     #[test]

@@ -235,7 +235,7 @@ pub(super) struct Armed {
 impl Armed {
     /// The number of the thread.
     pub(super) fn tid(self) -> ThreadId {
-        ThreadId::new(self.thread.tid.load(Ordering::Acquire))
+        ThreadId::new(self.thread.tid.load(Ordering::SeqCst))
     }
 
     /// Whether the thread armed itself.
@@ -252,7 +252,18 @@ impl Armed {
         self.thread.cpu_ns.store(cpu_ns, Ordering::Relaxed);
     }
 
-    /// Makes a trigger and starts it. The place has the thread's number before the first signal.
+    /// Gives the place the thread's number. Returns whether no other place has it that `counts`.
+    ///
+    /// A thread may arm itself while the sampler's thread arms it. Both call this function before
+    /// they make a trigger, so at least one of them sees the other.
+    pub(super) fn claim(self, thread: ThreadId, counts: impl Fn(Self) -> bool) -> bool {
+        self.thread.tid.store(thread.get(), Ordering::SeqCst);
+        let is_other = |other: &Self| other.word != self.word && other.tid() == thread;
+        !taken().filter(is_other).any(counts)
+    }
+
+    /// Makes a trigger and starts it. The place has the thread's number before: see
+    /// [`Self::claim`].
     pub(super) fn start(
         self,
         source: SampleSource,
@@ -264,7 +275,6 @@ impl Armed {
         self.thread
             .trigger
             .store(trigger.to_word(), Ordering::SeqCst);
-        self.thread.tid.store(thread.get(), Ordering::SeqCst);
         trigger.start(first, interval)
     }
 
@@ -283,6 +293,12 @@ impl Armed {
         // The clock of an ended thread stands still, and that of a new thread begins at 0.
         let last = self.thread.cpu_ns.load(Ordering::Relaxed);
         trigger.is_some_and(|trigger| trigger.is_of_living_thread(last))
+    }
+
+    /// Whether the place has no trigger: the sampler's thread is about to make one, or it was
+    /// deleted.
+    pub(super) fn has_no_trigger(self) -> bool {
+        Trigger::from_word(self.thread.trigger.load(Ordering::SeqCst)).is_none()
     }
 
     /// Whether the program has closed the trigger's descriptor.

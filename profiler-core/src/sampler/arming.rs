@@ -257,6 +257,8 @@ impl Arming {
                 target.armed = Some(armed);
                 armed.thread.set_bounds(target.bounds);
             }
+            // It arms itself, or a place of an ended thread is to be released: the next pass sees.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => target.is_gone = true,
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => leave_alone(target),
             Err(error) => {
