@@ -1,12 +1,10 @@
-//! Tests of `profiler record --observed`: nothing of the profiler's is in the programs but a shared
+//! Tests of `profiler record`: nothing of the profiler's is in the programs but a shared
 //! file, a signal handler and timers.
 
 use anyhow::Context;
 use integration_tests::foreign::{Recorded, Workplace};
 use integration_tests::profile::Profile;
 use integration_tests::{own_process, programs};
-
-const OBSERVED: [&str; 1] = ["--observed"];
 
 /// Uses processor time in a function, alone, in three threads or in four forked children, and prints
 /// how much the main process has used.
@@ -53,7 +51,7 @@ int main(int count, char **words) {
 fn record(place: &Workplace, words: &[&str]) -> anyhow::Result<Recorded> {
     let spin = place.compile("spin", SPIN, &["-O1", "-pthread"])?;
     let spin = spin.to_str().context("a path")?;
-    place.record_with(&OBSERVED, &[&[spin], words].concat())
+    place.record(&[&[spin], words].concat())
 }
 
 /// The processor time in the samples of all processes of this name, in nanoseconds.
@@ -138,7 +136,7 @@ fn every_short_program_is_in_the_profile() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let script = "for i in $(seq 200); do /bin/true; done; exit 3";
-    let recorded = place.record_with(&OBSERVED, &["/bin/sh", "-c", script])?;
+    let recorded = place.record(&["/bin/sh", "-c", script])?;
     assert_eq!(recorded.output.status.code(), Some(3));
     let profile = recorded.profile()?;
     let runs = profile
@@ -164,7 +162,7 @@ fn well_known_programs_do_the_same() -> anyhow::Result<()> {
     for program in known.iter().flatten() {
         let words: Vec<&str> = program.iter().map(String::as_str).collect();
         let alone = place.run(&words)?;
-        let recorded = place.record_with(&OBSERVED, &words)?;
+        let recorded = place.record(&words)?;
         assert_eq!(
             recorded.output.status.code(),
             alone.status.code(),

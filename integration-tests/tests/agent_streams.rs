@@ -1,4 +1,4 @@
-//! Tests of the agent in programs that close descriptors, while it joins or before.
+//! Tests of `profiler record` with programs that close descriptors at any time.
 
 use integration_tests::foreign::Workplace;
 use integration_tests::own_process;
@@ -25,7 +25,7 @@ fn a_closed_standard_stream_stays_closed() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs until it is recorded, and returns which of the standard streams are open then.
+/// Uses processor time, and returns which of the standard streams are open then.
 const STREAMS: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn a_program_that_reuses_all_numbers_while_it_joins_keeps_its_files() -> anyhow::Result<()> {
+fn a_program_that_reuses_all_numbers_keeps_its_files() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let program = place.compile("reuses", REUSES, &[])?;
@@ -85,7 +85,6 @@ fn a_program_that_reuses_all_numbers_while_it_joins_keeps_its_files() -> anyhow:
     let program = ["sh", "-c", script, text(&program)];
     assert!(place.run(&program)?.stdout.is_empty());
     let recorded = place.record(&program)?;
-    // If the agent used the program's table, about a third of the 18 programs would be damaged.
     assert_eq!(String::from_utf8(recorded.output.stdout)?, "");
     Ok(())
 }
@@ -114,39 +113,24 @@ int main(void) {
 "#;
 
 #[test]
-fn the_agent_adds_no_descriptor_to_a_program() -> anyhow::Result<()> {
+fn no_descriptor_is_added_to_a_program() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let program = place.compile("lists", LISTS, &[])?;
     let alone = place.run(&[text(&program)])?;
-    // Perf events take descriptors, if the system gives them.
-    let sources = [
-        &[][..],
-        &["--sample-source", "sigtrap", "--interval", "0.5"],
-    ];
-    for options in sources {
-        for words in [&[][..], &["sh", "-c", "\"$0\"; true"]] {
-            let words = [words, &[text(&program)]].concat();
-            let recorded = place.record_with(options, &words)?;
-            assert_eq!(
-                recorded.output.stdout, alone.stdout,
-                "{options:?} {words:?}"
-            );
-            assert_eq!(
-                recorded.verdicts("lists")?.first().map(String::as_str),
-                Some("complete")
-            );
-            let profile = recorded.profile()?;
-            let main = profile.process("lists")?.thread("GeckoMain")?;
-            let has_stack = |sample| !main.samples.stack(sample).is_empty();
-            let with_stacks = main
-                .samples
-                .all
-                .iter()
-                .filter(|sample| has_stack(sample))
-                .count();
-            assert!(with_stacks > 10, "{options:?} {words:?}: {with_stacks}");
-        }
+    for words in [&[][..], &["sh", "-c", "\"$0\"; true"]] {
+        let words = [words, &[text(&program)]].concat();
+        let recorded = place.record(&words)?;
+        assert_eq!(recorded.output.stdout, alone.stdout, "{words:?}");
+        let profile = recorded.profile()?;
+        let main = profile.process("lists")?.thread("GeckoMain")?;
+        let stacks = main
+            .samples
+            .all
+            .iter()
+            .map(|sample| main.samples.stack(sample));
+        let with_stacks = stacks.filter(|stack| !stack.is_empty()).count();
+        assert!(with_stacks > 100, "{words:?}: {with_stacks}");
     }
     Ok(())
 }
