@@ -11,6 +11,7 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering;
 
 use crate::layout::Ending;
+use crate::own_action;
 use crate::process;
 use crate::raw::Clock;
 use crate::replaced::{Original, replaced};
@@ -59,9 +60,20 @@ fn store(ending: Ending) {
 pub(crate) fn around(execute: impl FnOnce() -> c_int) -> c_int {
     crate::forks::notice();
     let may_store = process::is_recorded() && process::may_call_system();
-    if !may_store || !threads::is_own_process() {
-        return execute();
+    let is_handed_over = may_store && own_action::hand_over();
+    let failed = if may_store && threads::is_own_process() {
+        stored(execute)
+    } else {
+        execute()
+    };
+    if is_handed_over {
+        own_action::take_back();
     }
+    failed
+}
+
+/// The same in the process that has the file.
+fn stored(execute: impl FnOnce() -> c_int) -> c_int {
     let row = threads::row_of_caller();
     let was_armed = row.is_some_and(threads::disarm);
     store(Ending::Exec);
@@ -87,6 +99,9 @@ pub(crate) static LISTED: &[&Original] = &[&WITH_LISTS[0], &WITH_LISTS[1], &WITH
 extern "C" fn before_exec(number: usize) -> usize {
     crate::forks::notice();
     let may_store = process::is_recorded() && process::may_call_system();
+    if may_store {
+        own_action::hand_over();
+    }
     if may_store && threads::is_own_process() {
         if let Some(row) = threads::row_of_caller() {
             threads::disarm(row);

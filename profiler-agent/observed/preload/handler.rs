@@ -12,16 +12,14 @@ use core::sync::atomic::Ordering;
 use crate::layout::{
     HEAD_BYTES, IS_CUT, IS_ELSEWHERE, MAX_STACK_BYTES, PAGE, SAMPLE_PAGES, SampleHead,
 };
-use crate::process;
+use crate::own_action::{self, KernelAction, SA_ONSTACK, SA_RESTART, SA_SIGINFO};
+use crate::process::{self, FilterState};
 use crate::raw::{Call, Clock, call};
 use crate::ring::{self, Claimed};
 use crate::signal_set::bit;
 use crate::threads::{self, TIMER_MARK};
 
 const SI_TIMER: i32 = -2;
-const SA_SIGINFO: u64 = 4;
-const SA_ONSTACK: u64 = 0x0800_0000;
-const SA_RESTART: u64 = 0x1000_0000;
 #[cfg(target_arch = "x86_64")]
 const SA_RESTORER: u64 = 0x0400_0000;
 /// The signals that are not blocked: faults, which the program must still be able to report, and
@@ -47,6 +45,9 @@ struct Context {
     alternate_stack: [u64; 3],
     /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
     registers: [u64; 17],
+    /// Flags, segments, errors, the address of the floating-point registers.
+    others: [u64; 15],
+    mask: [u64; 1],
 }
 
 /// The beginning of `struct ucontext` of the kernel.
@@ -83,6 +84,12 @@ impl Context {
         Registers { pc, sp, fp, lr }
     }
 
+    /// The signals that the interrupted code holds back.
+    fn mask(&self) -> u64 {
+        let [first, ..] = self.mask;
+        first
+    }
+
     /// Whether an address is in the alternate signal stack.
     fn is_in_alternate_stack(&self, address: u64) -> bool {
         let [start, _, bytes] = self.alternate_stack;
@@ -90,15 +97,16 @@ impl Context {
     }
 }
 
-/// `struct sigaction` of the kernel.
-#[repr(C)]
-struct Action {
-    handler: usize,
-    flags: u64,
-    #[cfg(target_arch = "x86_64")]
-    restorer: usize,
-    mask: u64,
-}
+const _: () = {
+    use core::mem::offset_of;
+    let (registers, mask) = if cfg!(target_arch = "x86_64") {
+        (40, 296)
+    } else {
+        (184, 40)
+    };
+    assert!(offset_of!(Context, registers) == registers && offset_of!(Context, mask) == mask);
+    assert!(offset_of!(TimerSignal, value) == 24);
+};
 
 // The end of a handler. Debuggers and unwinders know these bytes.
 #[cfg(target_arch = "x86_64")]
@@ -116,9 +124,9 @@ unsafe extern "C" {
     fn profiler_observed_return();
 }
 
-/// Installs the handler. False if the system refuses it.
-pub(crate) fn install(signal: u32) -> bool {
-    let action = Action {
+/// The action of the timers' signal.
+fn action() -> KernelAction {
+    KernelAction {
         handler: on_signal as *const () as usize,
         #[cfg(target_arch = "x86_64")]
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_RESTORER,
@@ -126,17 +134,15 @@ pub(crate) fn install(signal: u32) -> bool {
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART,
         #[cfg(target_arch = "x86_64")]
         restorer: profiler_observed_return as *const () as usize,
+        #[cfg(target_arch = "aarch64")]
+        restorer: 0,
         mask: !FAULTS,
-    };
-    // SAFETY: the kernel reads the action. The handler is a static function with the three
-    // arguments that SA_SIGINFO promises, and this library is never unloaded.
-    let done = unsafe {
-        call(
-            Call::RT_SIGACTION,
-            [signal as usize, (&raw const action).addr(), 0, 8, 0, 0],
-        )
-    };
-    done == 0
+    }
+}
+
+/// Installs the handler. False if the system refuses it.
+pub(crate) fn install() -> bool {
+    own_action::install(action())
 }
 
 unsafe extern "C" fn on_signal(signal: i32, info: *const TimerSignal, context: *const Context) {
@@ -147,11 +153,16 @@ unsafe extern "C" fn on_signal(signal: i32, info: *const TimerSignal, context: *
     };
     // Only timers have a value that the sender chose. A program's own signal has no mark.
     if info.code != SI_TIMER || info.value >> 32 != TIMER_MARK {
-        return crate::actions::call_programs_handler(
+        return own_action::receive(
             signal,
             info_address(info),
             context_address(context),
+            context.mask(),
         );
+    }
+    // A filter may forbid the calls below; a thread without a timer may still get a last signal.
+    if process::filter() == FilterState::Nothing {
+        return;
     }
     take_sample((info.value & 0xffff_ffff) as usize, context);
 }

@@ -42,6 +42,7 @@ static CONFIGURATION: Once = Once(UnsafeCell::new(Configuration {
     directory: [0; MAX_DIRECTORY],
 }));
 static FILE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static HAS_GIVEN_WAY: AtomicU32 = AtomicU32::new(0);
 static FILTER: AtomicU32 = AtomicU32::new(FilterState::None as u32);
 
 /// What the filter of system calls of this process allows.
@@ -134,6 +135,16 @@ pub(crate) fn filter() -> FilterState {
         1 => FilterState::Handler,
         _ => FilterState::Nothing,
     }
+}
+
+/// Whether the program uses our signal itself, so that there are no timers.
+pub(crate) fn has_given_way() -> bool {
+    HAS_GIVEN_WAY.load(Ordering::Relaxed) != 0
+}
+
+/// Leaves our signal to the program, for good.
+pub(crate) fn set_given_way() {
+    HAS_GIVEN_WAY.store(1, Ordering::Relaxed);
 }
 
 /// Whether the library may call the system outside of the handler: a filter may allow less.

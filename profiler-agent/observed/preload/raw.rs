@@ -49,6 +49,7 @@ numbers! {
     EXECVE = 59, 221;
     EXECVEAT = 322, 281;
     EXIT_GROUP = 231, 94;
+    TGKILL = 234, 131;
 }
 
 /// Calls the system. A result from -4095 to -1 is a negative error number.

@@ -12,6 +12,7 @@ use crate::filters;
 use crate::forks;
 use crate::handler;
 use crate::masks;
+use crate::own_action;
 use crate::own_file;
 use crate::process;
 use crate::raw::{Call, Clock, call, process_id};
@@ -66,7 +67,7 @@ pub(crate) unsafe extern "C" fn begin(
     };
     // SAFETY: the vector is behind the environment.
     threads::set_signal_frame(unsafe { signal_frame(environment) });
-    if !handler::install(process::configuration().signal) {
+    if !handler::install() {
         // SAFETY: the file was mapped just now, and nothing refers to it.
         unsafe { own_file::unmap(file) };
         return;
@@ -98,12 +99,14 @@ pub(crate) unsafe extern "C" fn begin(
 /// Our signal may be blocked by the program that has executed this one.
 fn unblock() {
     let ours = signal_set::bit(process::configuration().signal);
-    // SAFETY: the kernel reads one word.
+    let mut before = 0_u64;
+    // SAFETY: the kernel reads one word and writes one.
     unsafe {
-        call(
-            Call::RT_SIGPROCMASK,
-            [SIG_UNBLOCK, (&raw const ours).addr(), 0, 8, 0, 0],
-        );
+        let (ours, before) = ((&raw const ours).addr(), (&raw mut before).addr());
+        call(Call::RT_SIGPROCMASK, [SIG_UNBLOCK, ours, before, 8, 0, 0]);
+    }
+    if before & ours != 0 {
+        own_action::hold();
     }
 }
 

@@ -198,7 +198,7 @@ pub(crate) fn forget_all() {
 pub(crate) fn arm(row: usize) -> bool {
     let Some(own) = ROWS
         .get(row)
-        .filter(|_| process::filter() != FilterState::Nothing)
+        .filter(|_| process::filter() != FilterState::Nothing && !process::has_given_way())
     else {
         return false;
     };
