@@ -14,7 +14,7 @@ use crate::layout::Ending;
 use crate::own_action;
 use crate::process;
 use crate::raw::Clock;
-use crate::replaced::{Original, replaced};
+use crate::replaced::{self, Original, replaced};
 use crate::threads;
 
 type Texts = *const *const c_char;
@@ -108,7 +108,11 @@ extern "C" fn before_exec(number: usize) -> usize {
         }
         store(Ending::Exec);
     }
-    WITH_LISTS.get(number).and_then(Original::get).unwrap_or(0)
+    let original = WITH_LISTS.get(number).and_then(Original::get);
+    original.unwrap_or_else(|| {
+        replaced::missing();
+        0
+    })
 }
 
 // Rust has no functions with a variable number of arguments. These keep all registers that hold

@@ -14,7 +14,7 @@ use crate::layout::{
 };
 use crate::own_action::{self, KernelAction, SA_ONSTACK, SA_RESTART, SA_SIGINFO};
 use crate::process::{self, FilterState};
-use crate::raw::{Call, Clock, call};
+use crate::raw::{Clock, is_readable};
 use crate::ring::{self, Claimed};
 use crate::signal_set::bit;
 use crate::threads::{self, TIMER_MARK};
@@ -251,20 +251,6 @@ fn stack_bytes(start: u64, top: u64, is_elsewhere: bool) -> (usize, bool) {
     }
     let bytes = readable.min(end) - start;
     (bytes as usize & !7, is_elsewhere || bytes < known)
-}
-
-/// Whether the word at an address may be read: asks the system to change the signal mask to that
-/// word by an invalid operation. The system reads the word first.
-fn is_readable(address: u64) -> bool {
-    const EINVAL: isize = 22;
-    // SAFETY: the kernel checks the address, changes no mask, and writes nothing.
-    let failed = unsafe {
-        call(
-            Call::RT_SIGPROCMASK,
-            [usize::MAX, address as usize, 0, 8, 0, 0],
-        )
-    };
-    failed == -EINVAL
 }
 
 /// Copies the head and the stack into the claimed pages.

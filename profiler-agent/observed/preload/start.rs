@@ -79,6 +79,7 @@ pub(crate) unsafe extern "C" fn begin(
         filters::ORIGINALS,
         forks::CALLED,
         masks::ORIGINALS,
+        replaced::CALLED,
         starts::ORIGINALS,
         starts::CALLED,
     ]);

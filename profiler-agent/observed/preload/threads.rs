@@ -6,11 +6,11 @@
 //! Invariants: a row has one owner from [`claim`] to [`release`]; only the owner makes and deletes
 //! its timer. In a forked child all rows but the first are free.
 
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::layout::{MAX_ROWS, Notes, PAGE, ROWS_PER_PAGE, row_at};
 use crate::process::{self, FilterState};
-use crate::raw::{Call, Clock, call, call3, process_id, thread_id};
+use crate::raw::{Call, Clock, call, call3, limit_of_process, process_id, thread_id};
 
 /// The value of [`OwnRow::timer`] without a timer; all zeros, so the rows take no memory at first.
 const NO_TIMER: i32 = 0;
@@ -190,6 +190,7 @@ pub(crate) fn forget_all() {
     for page in &PAGES {
         page.store(UNKNOWN, Ordering::Relaxed);
     }
+    TIMERS.store(0, Ordering::Relaxed);
     NEXT.store(1, Ordering::Relaxed);
     FRONTIER.store(1, Ordering::Relaxed);
 }
@@ -206,11 +207,25 @@ pub(crate) fn arm(row: usize) -> bool {
         process::note(Notes::SMALL_STACK);
         return false;
     }
+    if !may_have_timer() {
+        return false;
+    }
     let Some(timer) = make_timer(row) else {
         return false;
     };
+    TIMERS.fetch_add(1, Ordering::Relaxed);
     own.timer.store(timer.wrapping_add(1), Ordering::Relaxed);
     true
+}
+
+/// The timers of this process. A count that is late by a few threads does no harm.
+static TIMERS: AtomicU64 = AtomicU64::new(0);
+const RLIMIT_SIGPENDING: usize = 11;
+
+/// Whether one more timer leaves most of what the user may have to the program: each timer counts
+/// as a pending signal. Nobody knows how much of the limit other processes use.
+fn may_have_timer() -> bool {
+    TIMERS.load(Ordering::Relaxed) < limit_of_process(RLIMIT_SIGPENDING) / 4
 }
 
 /// `struct sigevent` of the kernel.
@@ -274,9 +289,12 @@ pub(crate) fn disarm(row: usize) -> bool {
     let timer = ROWS
         .get(row)
         .map_or(NO_TIMER, |own| own.timer.swap(NO_TIMER, Ordering::Relaxed));
+    if timer == NO_TIMER {
+        return false;
+    }
+    TIMERS.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: deletes a timer that this library has made.
-    timer != NO_TIMER
-        && unsafe { call3(Call::TIMER_DELETE, timer.wrapping_sub(1) as usize, 0, 0) } == 0
+    unsafe { call3(Call::TIMER_DELETE, timer.wrapping_sub(1) as usize, 0, 0) == 0 }
 }
 
 /// Deletes the timers of all threads.
