@@ -1,0 +1,126 @@
+//! A program does the same with the library and without it: its output and its end.
+//!
+//! These programs use the signal of the timers themselves, or live at a limit.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use profiler_observed::layout::Notes;
+
+use crate::observed::{Program, Session, compiled};
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = PROGRAM.get_or_init(|| compiled("own_signal"));
+    path
+}
+
+/// Runs a mode without the library and with it, and compares.
+fn assert_same(arguments: &[&str]) -> (Output, Vec<Program>) {
+    let plain = Command::new(program()).args(arguments).output().unwrap();
+    let session = Session::new();
+    let mut command = session.command(program());
+    let (output, programs) = session.run_command(command.args(arguments));
+    let seen = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status, text)
+    };
+    assert_eq!(seen(&output), seen(&plain), "{arguments:?}");
+    assert!(!programs.is_empty(), "{arguments:?} was not recorded");
+    (output, programs)
+}
+
+#[test]
+fn the_signal_ends_a_program_without_a_handler_for_it() {
+    for mode in ["default", "reset"] {
+        let (output, _) = assert_same(&[mode]);
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&output.status),
+            Some(61)
+        );
+    }
+}
+
+#[test]
+fn a_program_that_holds_the_signal_back_or_waits_for_it_gets_it() {
+    for mode in ["waits", "holds-back", "sigset-holds"] {
+        let (output, programs) = assert_same(&[mode]);
+        assert!(output.status.success(), "{mode}: {:?}", output.status);
+        let wants = Notes::WANTS_SIGNAL.0;
+        assert_eq!(programs[0].header.notes & wants, wants, "{mode}");
+    }
+}
+
+#[test]
+fn a_handler_of_the_program_runs_with_the_flags_and_the_mask_that_it_asked_for() {
+    for mode in ["interrupts", "restarts", "handler-flags"] {
+        assert!(assert_same(&[mode]).0.status.success(), "{mode}");
+    }
+}
+
+#[test]
+fn a_child_of_vfork_changes_no_handler_of_its_parent() {
+    assert_same(&["vfork-resets"]);
+}
+
+#[test]
+fn a_signal_that_a_program_ignores_stays_ignored_in_the_program_that_it_executes() {
+    let (output, programs) = assert_same(&["ignores"]);
+    assert!(output.status.success() && programs.len() == 2);
+}
+
+#[test]
+fn a_filter_at_a_bad_address_is_refused_as_without_the_library() {
+    assert_same(&["bad-filters"]);
+}
+
+#[test]
+fn a_thread_with_a_small_stack_can_use_all_of_it() {
+    // The most that the C library leaves, to 256 bytes.
+    let runs = |bytes: &usize| {
+        let mut plain = Command::new(program());
+        plain.args(["small-stack", &bytes.to_string()]);
+        plain.output().unwrap().status.success()
+    };
+    let most = (256..16384).step_by(256).rev().find(runs).unwrap();
+    let (_, programs) = assert_same(&["small-stack", &most.to_string()]);
+    assert_ne!(programs[0].header.notes & Notes::SMALL_STACK.0, 0);
+}
+
+#[test]
+fn timers_leave_most_of_the_limit_for_pending_signals_to_the_program() {
+    const LIMIT: u64 = 400;
+    let session = Session::new();
+    // The limit counts all processes of a user: the program runs as one that has no other.
+    if !crate::forks::is_root() {
+        return;
+    }
+    use std::os::unix::fs::{PermissionsExt, chown};
+    const USER: u32 = 54_321;
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(session.directory.path(), open.clone()).unwrap();
+    std::fs::set_permissions(program().parent().unwrap(), open).unwrap();
+    chown(session.files(), Some(USER), Some(USER)).unwrap();
+    let mut shell = session.command("/bin/bash".as_ref());
+    shell.uid(USER).gid(USER).arg("-c").arg(format!(
+        "ulimit -i {LIMIT}; exec {} timers 390",
+        program().display()
+    ));
+    let (output, programs) = session.run_command(&mut shell);
+    assert_eq!(crate::observed::printed(&output, "timers "), 100);
+    let header = programs.last().unwrap().header;
+    assert_eq!(header.threads, 391);
+    assert!(header.threads_without_timer >= 391 - LIMIT / 4);
+}
+
+#[test]
+fn threads_that_are_cancelled_run_their_cleanup() {
+    assert!(assert_same(&["cancels"]).0.status.success());
+}
+
+#[test]
+fn a_program_with_closed_descriptors_gets_the_lowest_ones() {
+    assert!(assert_same(&["closed-descriptors"]).0.status.success());
+}
