@@ -123,3 +123,50 @@ macro_rules! replaced {
     };
 }
 pub(crate) use replaced;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_function_that_does_not_exist_says_so() {
+        static NONE: Original = Original::new(c"profiler_observed_no_such_function");
+        assert_eq!(NONE.get(), None);
+        assert_eq!(missing(), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(ENOSYS));
+    }
+
+    #[test]
+    fn a_function_of_a_library_that_is_loaded_later_is_found() {
+        static LATE: Original = Original::new(c"profiler_observed_late_function");
+        find_all(&[&[&LATE]]);
+        assert_eq!(LATE.get(), None);
+        let directory = tempfile::tempdir().unwrap();
+        let (source, library) = (
+            directory.path().join("late.c"),
+            directory.path().join("late.so"),
+        );
+        std::fs::write(
+            &source,
+            "int profiler_observed_late_function(void) { return 7; }",
+        )
+        .unwrap();
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(&source);
+        assert!(compiler.status().unwrap().success());
+        unsafe extern "C" {
+            fn dlopen(path: *const core::ffi::c_char, flags: c_int) -> *mut core::ffi::c_void;
+        }
+        let path = std::ffi::CString::new(library.to_str().unwrap()).unwrap();
+        // SAFETY: the path ends with a zero, and the library has no constructors.
+        assert!(!unsafe { dlopen(path.as_ptr(), 2) }.is_null());
+        let function = LATE.get().unwrap();
+        // SAFETY: the function of this name has this type.
+        let function = unsafe { core::mem::transmute::<usize, extern "C" fn() -> c_int>(function) };
+        assert_eq!(function(), 7);
+    }
+}

@@ -134,8 +134,31 @@ unsafe extern "C" fn begin(number: *mut c_void) -> *mut c_void {
 /// library that called it. Its control block is above them, in the same mapping.
 const ABOVE: usize = 512;
 
-/// The destructor: the thread ends.
+/// The destructor: the thread ends. musl calls it with a stack that is not aligned if the thread was
+/// cancelled in a system call, so this function aligns the stack first.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
 unsafe extern "C" fn ended(value: *mut c_void) {
+    core::arch::naked_asm!(
+        "endbr64",
+        "push rbp",
+        "mov rbp, rsp",
+        "and rsp, -16",
+        "call {end}",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+        end = sym end,
+    )
+}
+
+/// The destructor: the thread ends. The processor keeps the stack aligned.
+#[cfg(target_arch = "aarch64")]
+unsafe extern "C" fn ended(value: *mut c_void) {
+    end(value);
+}
+
+extern "C" fn end(value: *mut c_void) {
     // In a forked child, a row of the parent's threads means nothing.
     let row = value.addr().wrapping_sub(1);
     if process::is_recorded() && process::may_call_system() && threads::is_of_caller(row) {

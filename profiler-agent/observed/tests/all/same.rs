@@ -19,9 +19,13 @@ fn program() -> &'static Path {
 
 /// Runs a mode without the library and with it, and compares.
 fn assert_same(arguments: &[&str]) -> (Output, Vec<Program>) {
-    let plain = Command::new(program()).args(arguments).output().unwrap();
+    assert_same_of(program(), arguments)
+}
+
+fn assert_same_of(program: &Path, arguments: &[&str]) -> (Output, Vec<Program>) {
+    let plain = Command::new(program).args(arguments).output().unwrap();
     let session = Session::new();
-    let mut command = session.command(program());
+    let mut command = session.command(program);
     let (output, programs) = session.run_command(command.args(arguments));
     let seen = |output: &Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -123,4 +127,78 @@ fn threads_that_are_cancelled_run_their_cleanup() {
 #[test]
 fn a_program_with_closed_descriptors_gets_the_lowest_ones() {
     assert!(assert_same(&["closed-descriptors"]).0.status.success());
+}
+
+/// Compiles a program of the tests with musl. `None` if there is no musl on this machine.
+fn compiled_with_musl(name: &str) -> Option<(tempfile::TempDir, PathBuf)> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(name);
+    let headers = directory.path().join("headers");
+    std::fs::create_dir(&headers).unwrap();
+    // The headers of the kernel, without those of glibc.
+    let machine = format!("/usr/include/{}-linux-gnu/asm", std::env::consts::ARCH);
+    for (from, to) in [
+        ("/usr/include/linux", "linux"),
+        ("/usr/include/asm-generic", "asm-generic"),
+        (&machine, "asm"),
+    ] {
+        std::os::unix::fs::symlink(from, headers.join(to)).unwrap();
+    }
+    let mut compiler = Command::new("musl-gcc");
+    compiler.args([
+        "-w",
+        "-O1",
+        "-fno-omit-frame-pointer",
+        "-pthread",
+        "-idirafter",
+    ]);
+    compiler.arg(&headers).arg("-o").arg(&path);
+    compiler.arg(format!(
+        "{}/tests/programs/{name}.c",
+        env!("CARGO_MANIFEST_DIR")
+    ));
+    let output = compiler.output().ok()?;
+    output.status.success().then_some((directory, path))
+}
+
+/// musl's loader calls constructors without arguments, and its functions are in other files.
+#[test]
+fn a_program_with_musl_is_recorded() {
+    let Some((_directory, path)) = compiled_with_musl("program") else {
+        return;
+    };
+    for (arguments, files) in [
+        (["busy", "100"], 1),
+        (["forks", "0"], 5),
+        (["execs", "3"], 4),
+    ] {
+        let session = Session::new();
+        let (output, programs) = session.run_command(session.command(&path).args(arguments));
+        assert!(
+            output.status.success() && programs.len() == files,
+            "{arguments:?}: {output:?}"
+        );
+        assert_eq!(programs[files - 1].header.ending, 1);
+        assert!(files == 4 || programs[files - 1].samples.len() > 3);
+    }
+}
+
+#[test]
+fn a_program_with_musl_does_the_same() {
+    let Some((_directory, path)) = compiled_with_musl("own_signal") else {
+        return;
+    };
+    let modes = [
+        "default",
+        "waits",
+        "holds-back",
+        "interrupts",
+        "restarts",
+        "handler-flags",
+        "ignores",
+        "cancels",
+    ];
+    for mode in modes {
+        assert_same_of(&path, &[mode]);
+    }
 }
