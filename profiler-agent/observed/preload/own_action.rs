@@ -96,11 +96,14 @@ pub(crate) fn install(own: KernelAction) -> bool {
     if !set_action(&own, &mut inherited) {
         return false;
     }
+    let kept = ProgramAction {
+        handler: inherited.handler,
+        ..NO_ACTION
+    };
     // SAFETY: called once, while the process has one thread.
-    unsafe {
-        OWN.0.get().write(own);
-        (*KEPT.0.get()).handler = inherited.handler;
-    }
+    unsafe { OWN.0.get().write(own) };
+    // SAFETY: as above.
+    unsafe { KEPT.0.get().write(kept) };
     HANDLER.store(inherited.handler, Ordering::Release);
     true
 }

@@ -25,8 +25,10 @@ pub(crate) fn missing() -> isize {
     if let Some(location) = ERRNO.get() {
         // SAFETY: the C library's function of this name has this type.
         let location = unsafe { core::mem::transmute::<usize, Location>(location) };
-        // SAFETY: the function returns the place of the calling thread, or null.
-        if let Some(errno) = unsafe { location().as_mut() } {
+        // SAFETY: the function has no argument.
+        let errno = unsafe { location() };
+        // SAFETY: the place of the calling thread, or null.
+        if let Some(errno) = unsafe { errno.as_mut() } {
             *errno = ENOSYS;
         }
     }
