@@ -46,6 +46,9 @@ pub(crate) extern "C" fn at_exit() {
 }
 
 fn store(ending: Ending) {
+    if !process::is_intact() {
+        return;
+    }
     if let Some(header) = process::header() {
         header.ended.store(process::now(), Ordering::Relaxed);
         header

@@ -10,7 +10,8 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::layout::{
-    HEAD_BYTES, IS_CUT, IS_ELSEWHERE, MAX_STACK_BYTES, PAGE, SAMPLE_PAGES, SampleHead,
+    FIRST_RING_PAGES, FIRST_ROWS, HEAD_BYTES, IS_CUT, IS_ELSEWHERE, MAX_STACK_BYTES, PAGE, RING_AT,
+    SAMPLE_PAGES, SampleHead, row_at,
 };
 use crate::own_action::{self, KernelAction, SA_ONSTACK, SA_RESTART, SA_SIGINFO};
 use crate::process::{self, FilterState};
@@ -178,6 +179,10 @@ fn context_address(context: &Context) -> usize {
 /// Writes a sample of the calling thread.
 fn take_sample(row: usize, context: &Context) {
     let began = process::now();
+    let is_first = row < FIRST_ROWS;
+    if !process::is_intact() || !(is_first || row_at(row).is_some_and(process::has_memory)) {
+        return;
+    }
     let (Some(own), Some(shared), Some(control)) =
         (threads::own_row(row), process::row(row), process::control())
     else {
@@ -195,6 +200,12 @@ fn take_sample(row: usize, context: &Context) {
         if let Some(header) = process::header() {
             header.refused.fetch_add(1, Ordering::Relaxed);
         }
+        return;
+    }
+    let mut later = claimed
+        .pages()
+        .filter(|page| usize::from(*page) >= FIRST_RING_PAGES);
+    if !later.all(|page| process::has_memory(RING_AT + usize::from(page) * PAGE)) {
         return;
     }
     let room = claimed.len * PAGE - HEAD_BYTES;

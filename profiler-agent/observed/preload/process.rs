@@ -10,8 +10,10 @@ use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::layout::{CONTROL_AT, Control, Header, Notes, RING_AT, ThreadRow, row_at};
-use crate::raw::{Clock, processor_ticks};
+use crate::layout::{
+    CONTROL_AT, Control, FIRST_BYTES, Header, Notes, PAGE, RING_AT, ThreadRow, row_at,
+};
+use crate::raw::{Clock, is_readable, processor_ticks};
 
 /// The longest path of the session's directory, with a zero at its end.
 pub(crate) const MAX_DIRECTORY: usize = 512;
@@ -85,6 +87,25 @@ pub(crate) fn set_file(file: *mut u8) {
 /// Whether this process is recorded.
 pub(crate) fn is_recorded() -> bool {
     !file().is_null()
+}
+
+/// Whether the file still has its first pages. A process of this user may have cut it off, and then
+/// a store would send SIGBUS: the file is left, and nothing is recorded any more.
+pub(crate) fn is_intact() -> bool {
+    has_memory(FIRST_BYTES - PAGE)
+}
+
+/// The same for the page of the file at this place.
+pub(crate) fn has_memory(at: usize) -> bool {
+    let file = file();
+    if file.is_null() {
+        return false;
+    }
+    let has_memory = is_readable(file.wrapping_add(at & !7).addr() as u64);
+    if !has_memory {
+        set_file(ptr::null_mut());
+    }
+    has_memory
 }
 
 /// The header of the file.

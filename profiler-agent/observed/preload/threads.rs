@@ -122,6 +122,9 @@ fn populate(row: usize) -> bool {
 
 /// Begins to sample the calling thread, which owns the row and whose stack ends at `stack_top`.
 pub(crate) fn begin(row: usize, stack_top: usize) {
+    if !process::is_intact() {
+        return;
+    }
     let (Some(own), Some(shared)) = (ROWS.get(row), process::row(row)) else {
         return;
     };
@@ -145,6 +148,9 @@ pub(crate) fn begin(row: usize, stack_top: usize) {
 
 /// Counts a thread that has no row.
 pub(crate) fn count_without_row() {
+    if !process::is_intact() {
+        return;
+    }
     if let Some(header) = process::header() {
         header.threads.fetch_add(1, Ordering::Relaxed);
         header.threads_without_timer.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +160,8 @@ pub(crate) fn count_without_row() {
 /// Stores the end of the calling thread, and releases its row.
 pub(crate) fn end(row: usize) {
     disarm(row);
-    if let Some(shared) = process::row(row) {
+    let shared = process::row(row).filter(|_| process::is_intact());
+    if let Some(shared) = shared {
         store_end(shared);
         let uses = shared.uses.load(Ordering::Relaxed);
         shared

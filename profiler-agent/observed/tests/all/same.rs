@@ -120,6 +120,39 @@ fn timers_leave_most_of_the_limit_for_pending_signals_to_the_program() {
 }
 
 #[test]
+fn a_file_that_is_cut_off_or_removed_ends_the_samples_and_not_the_program() {
+    for len in [Some(0), Some(20_000), None] {
+        let session = Session::new();
+        let mut command = session.command(crate::observed::test_program());
+        let mut child = command.args(["busy", "300"]).spawn().unwrap();
+        let path = loop {
+            let mut files = std::fs::read_dir(session.files()).unwrap();
+            if let Some(file) = files.next() {
+                break file.unwrap().path();
+            }
+        };
+        // The program is in its loop.
+        while profiler_observed::file::ObservedFile::open(&path)
+            .and_then(|file| Ok(file.thread(0)?))
+            .map_or(true, |row| {
+                row.unwrap().sampled_cpu_ns <= row.unwrap().began_cpu_ns
+            })
+        {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        match len {
+            Some(len) => {
+                let file = std::fs::File::options().write(true).open(&path).unwrap();
+                file.set_len(len).unwrap();
+            }
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let status = child.wait().unwrap();
+        assert!(status.success(), "{len:?}: {status}");
+    }
+}
+
+#[test]
 fn threads_that_are_cancelled_run_their_cleanup() {
     assert!(assert_same(&["cancels"]).0.status.success());
 }
