@@ -125,6 +125,10 @@ pub(crate) fn begin(row: usize, stack_top: usize) {
     if !process::is_intact() {
         return;
     }
+    if !process::may_call_system() {
+        // Another thread has installed a filter since this one was made.
+        return count_without_row();
+    }
     let (Some(own), Some(shared)) = (ROWS.get(row), process::row(row)) else {
         return;
     };
@@ -206,7 +210,7 @@ pub(crate) fn forget_all() {
 pub(crate) fn arm(row: usize) -> bool {
     let Some(own) = ROWS
         .get(row)
-        .filter(|_| process::filter() != FilterState::Nothing && !process::has_given_way())
+        .filter(|_| process::may_call_system() && !process::has_given_way())
     else {
         return false;
     };
