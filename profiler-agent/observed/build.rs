@@ -63,6 +63,8 @@ fn compile(target: &str, out: &Path) -> bool {
             "-C",
             "overflow-checks=off",
         ])
+        // A target with musl makes static programs, and no libraries, unless it is told to.
+        .args(["-C", "target-feature=-crt-static"])
         .arg("preload/lib.rs");
     for argument in LINK {
         compiler.args(["-C", &format!("link-arg={argument}")]);
@@ -72,5 +74,5 @@ fn compile(target: &str, out: &Path) -> bool {
             .arg("-C")
             .arg(format!("linker={}", linker.display()));
     }
-    compiler.status().is_ok_and(|status| status.success())
+    compiler.status().is_ok_and(|status| status.success()) && out.is_file()
 }

@@ -13,6 +13,7 @@ mod generated_code;
 mod groups_and_follow;
 mod json_parser;
 mod live_request;
+mod observed_file;
 mod otlp_answer;
 mod payload_decode;
 mod pool_reader;
@@ -41,6 +42,7 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("groups_and_follow", groups_and_follow::check_input),
     ("json_parser", json_parser::check_input),
     ("live_request", live_request::check_input),
+    ("observed_file", observed_file::check_input),
     ("otlp_answer", otlp_answer::check_input),
     ("payload_decode", payload_decode::check_input),
     ("pool_reader", pool_reader::check_input),

@@ -11,9 +11,10 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering;
 
 use crate::layout::Ending;
+use crate::own_action;
 use crate::process;
 use crate::raw::Clock;
-use crate::replaced::{Original, replaced};
+use crate::replaced::{self, Original, replaced};
 use crate::threads;
 
 type Texts = *const *const c_char;
@@ -46,6 +47,9 @@ pub(crate) extern "C" fn at_exit() {
 
 /// Stores how the program ends, when, and how much processor time its process has used.
 pub(crate) fn store(ending: Ending) {
+    if !process::is_intact() {
+        return;
+    }
     if let Some(header) = process::header() {
         header.ended.store(process::now(), Ordering::Relaxed);
         header
@@ -60,9 +64,20 @@ pub(crate) fn store(ending: Ending) {
 pub(crate) fn around(execute: impl FnOnce() -> c_int) -> c_int {
     crate::forks::notice();
     let may_store = process::is_recorded() && process::may_call_system();
-    if !may_store || !threads::is_own_process() {
-        return execute();
+    let is_handed_over = may_store && own_action::hand_over();
+    let failed = if may_store && threads::is_own_process() {
+        stored(execute)
+    } else {
+        execute()
+    };
+    if is_handed_over {
+        own_action::take_back();
     }
+    failed
+}
+
+/// The same in the process that has the file.
+fn stored(execute: impl FnOnce() -> c_int) -> c_int {
     let row = threads::row_of_caller();
     let was_armed = row.is_some_and(threads::disarm);
     store(Ending::Exec);
@@ -88,13 +103,20 @@ pub(crate) static LISTED: &[&Original] = &[&WITH_LISTS[0], &WITH_LISTS[1], &WITH
 extern "C" fn before_exec(number: usize) -> usize {
     crate::forks::notice();
     let may_store = process::is_recorded() && process::may_call_system();
+    if may_store {
+        own_action::hand_over();
+    }
     if may_store && threads::is_own_process() {
         if let Some(row) = threads::row_of_caller() {
             threads::disarm(row);
         }
         store(Ending::Exec);
     }
-    WITH_LISTS.get(number).and_then(Original::get).unwrap_or(0)
+    let original = WITH_LISTS.get(number).and_then(Original::get);
+    original.unwrap_or_else(|| {
+        replaced::missing();
+        0
+    })
 }
 
 // Rust has no functions with a variable number of arguments. These keep all registers that hold

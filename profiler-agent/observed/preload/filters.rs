@@ -11,9 +11,9 @@ use core::ptr;
 
 use crate::bpf::{self, CallData, Instruction};
 use crate::ends;
-use crate::layout::Notes;
+use crate::layout::{Notes, PAGE};
 use crate::process::{self, FilterState};
-use crate::raw::{Call, Clock, call};
+use crate::raw::{Call, Clock, call, is_readable};
 use crate::replaced::replaced;
 use crate::signal_set;
 use crate::spares;
@@ -82,21 +82,13 @@ fn strict(install: impl FnOnce() -> isize) -> isize {
 /// Installs the filter at this address by `install`, for all threads or for the calling one.
 fn filtered(program: c_ulong, is_for_all: bool, install: impl FnOnce() -> isize) -> isize {
     crate::forks::notice();
-    // SAFETY: null, or the program that the caller passes to the system.
-    let Some(program) =
-        (unsafe { ptr::with_exposed_provenance::<Program>(program as usize).as_ref() })
+    let Some(instructions) = instructions(program as usize).filter(|_| process::is_recorded())
     else {
-        return install();
+        return install(); // the system refuses it
     };
-    if program.instructions.is_null() || !process::is_recorded() {
-        return install();
-    }
     if process::may_call_system() {
         spares::forget();
     }
-    // SAFETY: the caller passes this number of instructions to the system.
-    let instructions =
-        unsafe { core::slice::from_raw_parts(program.instructions, usize::from(program.count)) };
     if allows_handler(instructions) && process::filter() != FilterState::Nothing {
         let before = process::filter();
         process::set_filter(FilterState::Handler);
@@ -108,6 +100,30 @@ fn filtered(program: c_ulong, is_for_all: bool, install: impl FnOnce() -> isize)
         return done;
     }
     without_timers(is_for_all, FilterState::Nothing, install)
+}
+
+/// The instructions of the program at this address. `None` if the caller has no such memory.
+fn instructions<'a>(address: usize) -> Option<&'a [Instruction]> {
+    let is_usable = |address: usize, bytes: usize| {
+        let last = address.checked_add(bytes)?.checked_sub(8)?;
+        let mut words = (address..last).step_by(PAGE).chain([last]);
+        let is_aligned = address.is_multiple_of(align_of::<Instruction>());
+        (is_aligned && words.all(|word| is_readable(word as u64))).then_some(())
+    };
+    let program = ptr::with_exposed_provenance::<Program>(address);
+    is_usable(address, size_of::<Program>())?;
+    // SAFETY: the memory is readable, and any bytes are valid.
+    let Program {
+        count,
+        instructions,
+    } = unsafe { program.read_unaligned() };
+    let count = usize::from(count);
+    is_usable(
+        instructions.addr(),
+        count.checked_mul(size_of::<Instruction>())?,
+    )?;
+    // SAFETY: the memory is readable and aligned, and the caller passes it to the system.
+    Some(unsafe { core::slice::from_raw_parts(instructions, count) })
 }
 
 /// Deletes the timers of the calling thread, or of all, before `install`. If that fails, the

@@ -10,18 +10,17 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::layout::{
-    HEAD_BYTES, IS_CUT, IS_ELSEWHERE, MAX_STACK_BYTES, PAGE, SAMPLE_PAGES, SampleHead,
+    FIRST_RING_PAGES, FIRST_ROWS, HEAD_BYTES, IS_CUT, IS_ELSEWHERE, MAX_STACK_BYTES, PAGE, RING_AT,
+    SAMPLE_PAGES, SampleHead, row_at,
 };
-use crate::process;
-use crate::raw::{Call, Clock, call};
+use crate::own_action::{self, KernelAction, SA_ONSTACK, SA_RESTART, SA_SIGINFO};
+use crate::process::{self, FilterState};
+use crate::raw::{Clock, is_readable};
 use crate::ring::{self, Claimed};
 use crate::signal_set::bit;
 use crate::threads::{self, TIMER_MARK};
 
 const SI_TIMER: i32 = -2;
-const SA_SIGINFO: u64 = 4;
-const SA_ONSTACK: u64 = 0x0800_0000;
-const SA_RESTART: u64 = 0x1000_0000;
 #[cfg(target_arch = "x86_64")]
 const SA_RESTORER: u64 = 0x0400_0000;
 /// The signals that are not blocked: faults, which the program must still be able to report, and
@@ -47,6 +46,9 @@ struct Context {
     alternate_stack: [u64; 3],
     /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
     registers: [u64; 17],
+    /// Flags, segments, errors, the address of the floating-point registers.
+    others: [u64; 15],
+    mask: [u64; 1],
 }
 
 /// The beginning of `struct ucontext` of the kernel.
@@ -83,6 +85,12 @@ impl Context {
         Registers { pc, sp, fp, lr }
     }
 
+    /// The signals that the interrupted code holds back.
+    fn mask(&self) -> u64 {
+        let [first, ..] = self.mask;
+        first
+    }
+
     /// Whether an address is in the alternate signal stack.
     fn is_in_alternate_stack(&self, address: u64) -> bool {
         let [start, _, bytes] = self.alternate_stack;
@@ -90,15 +98,16 @@ impl Context {
     }
 }
 
-/// `struct sigaction` of the kernel.
-#[repr(C)]
-struct Action {
-    handler: usize,
-    flags: u64,
-    #[cfg(target_arch = "x86_64")]
-    restorer: usize,
-    mask: u64,
-}
+const _: () = {
+    use core::mem::offset_of;
+    let (registers, mask) = if cfg!(target_arch = "x86_64") {
+        (40, 296)
+    } else {
+        (184, 40)
+    };
+    assert!(offset_of!(Context, registers) == registers && offset_of!(Context, mask) == mask);
+    assert!(offset_of!(TimerSignal, value) == 24);
+};
 
 // The end of a handler. Debuggers and unwinders know these bytes.
 #[cfg(target_arch = "x86_64")]
@@ -116,9 +125,9 @@ unsafe extern "C" {
     fn profiler_observed_return();
 }
 
-/// Installs the handler. False if the system refuses it.
-pub(crate) fn install(signal: u32) -> bool {
-    let action = Action {
+/// The action of the timers' signal.
+fn action() -> KernelAction {
+    KernelAction {
         handler: on_signal as *const () as usize,
         #[cfg(target_arch = "x86_64")]
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_RESTORER,
@@ -126,17 +135,15 @@ pub(crate) fn install(signal: u32) -> bool {
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART,
         #[cfg(target_arch = "x86_64")]
         restorer: profiler_observed_return as *const () as usize,
+        #[cfg(target_arch = "aarch64")]
+        restorer: 0,
         mask: !FAULTS,
-    };
-    // SAFETY: the kernel reads the action. The handler is a static function with the three
-    // arguments that SA_SIGINFO promises, and this library is never unloaded.
-    let done = unsafe {
-        call(
-            Call::RT_SIGACTION,
-            [signal as usize, (&raw const action).addr(), 0, 8, 0, 0],
-        )
-    };
-    done == 0
+    }
+}
+
+/// Installs the handler. False if the system refuses it.
+pub(crate) fn install() -> bool {
+    own_action::install(action())
 }
 
 unsafe extern "C" fn on_signal(signal: i32, info: *const TimerSignal, context: *const Context) {
@@ -147,16 +154,19 @@ unsafe extern "C" fn on_signal(signal: i32, info: *const TimerSignal, context: *
     };
     // Only timers have a value that the sender chose. A program's own signal has no mark.
     if info.code != SI_TIMER || info.value >> 32 != TIMER_MARK {
-        return crate::actions::call_programs_handler(
+        return own_action::receive(
             signal,
             info_address(info),
             context_address(context),
+            context.mask(),
         );
     }
-    // A signal of a timer that was deleted when a recorder took over may still have been pending.
-    if process::is_recorded() {
-        take_sample((info.value & 0xffff_ffff) as usize, context);
+    // A filter may forbid the calls below; a thread without a timer may still get a last signal. So
+    // may one whose timer was deleted when a recorder took over.
+    if process::filter() == FilterState::Nothing || !process::is_recorded() {
+        return;
     }
+    take_sample((info.value & 0xffff_ffff) as usize, context);
 }
 
 fn info_address(info: &TimerSignal) -> usize {
@@ -170,6 +180,10 @@ fn context_address(context: &Context) -> usize {
 /// Writes a sample of the calling thread.
 fn take_sample(row: usize, context: &Context) {
     let began = process::now();
+    let is_first = row < FIRST_ROWS;
+    if !process::is_intact() || !(is_first || row_at(row).is_some_and(process::has_memory)) {
+        return;
+    }
     let (Some(own), Some(shared), Some(control)) =
         (threads::own_row(row), process::row(row), process::control())
     else {
@@ -187,6 +201,12 @@ fn take_sample(row: usize, context: &Context) {
         if let Some(header) = process::header() {
             header.refused.fetch_add(1, Ordering::Relaxed);
         }
+        return;
+    }
+    let mut later = claimed
+        .pages()
+        .filter(|page| usize::from(*page) >= FIRST_RING_PAGES);
+    if !later.all(|page| process::has_memory(RING_AT + usize::from(page) * PAGE)) {
         return;
     }
     let room = claimed.len * PAGE - HEAD_BYTES;
@@ -243,20 +263,6 @@ fn stack_bytes(start: u64, top: u64, is_elsewhere: bool) -> (usize, bool) {
     }
     let bytes = readable.min(end) - start;
     (bytes as usize & !7, is_elsewhere || bytes < known)
-}
-
-/// Whether the word at an address may be read: asks the system to change the signal mask to that
-/// word by an invalid operation. The system reads the word first.
-fn is_readable(address: u64) -> bool {
-    const EINVAL: isize = 22;
-    // SAFETY: the kernel checks the address, changes no mask, and writes nothing.
-    let failed = unsafe {
-        call(
-            Call::RT_SIGPROCMASK,
-            [usize::MAX, address as usize, 0, 8, 0, 0],
-        )
-    };
-    failed == -EINVAL
 }
 
 /// Copies the head and the stack into the claimed pages.

@@ -21,6 +21,7 @@
 //! | 4 | `spares` | files in reserve, for the children of sandboxed processes |
 //! | 4 | `recording` | the beginning in a process that has a new file |
 //! | 5 | `forks` | forked children |
+//! | 4 | `own_action` | the program's own action for our signal |
 //! | 6 | `starts`, `ends` | new threads; `exec` and `exit` |
 //! | 6 | `masks`, `actions` | what the program does with signals |
 //! | 7 | `filters` | what the program does with filters of system calls |
@@ -49,6 +50,7 @@ mod handler;
 mod handover;
 mod loaded;
 mod masks;
+mod own_action;
 mod own_file;
 mod process;
 mod raw;

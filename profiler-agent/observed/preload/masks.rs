@@ -2,13 +2,15 @@
 //! for signals receives it.
 //!
 //! Each function takes the signal out of the set that it gets, in a copy. The set that the program
-//! reads back is without it, too.
+//! reads back is without it, too. A program that holds back or awaits this signal and few others
+//! means it: the library gives way, and changes no set any more.
 
 use core::ffi::{c_int, c_void};
 
+use crate::own_action;
 use crate::process;
 use crate::replaced::replaced;
-use crate::signal_set::{SignalSet, bit};
+use crate::signal_set::{SignalSet, bit, is_meant};
 
 const SIG_UNBLOCK: c_int = 1;
 
@@ -19,6 +21,12 @@ pub(crate) fn without_ours(set: *const SignalSet, room: &mut SignalSet) -> *cons
     let first = unsafe { set.cast::<u64>().as_ref() };
     match first {
         Some(first) if process::is_recorded() && first & ours != 0 => {
+            if is_meant(*first, process::configuration().signal) {
+                own_action::give_way();
+            }
+            if process::has_given_way() {
+                return set;
+            }
             let [place, ..] = room;
             *place = first & !ours;
             room
@@ -79,8 +87,12 @@ fn changed(
 ) -> c_int {
     crate::forks::notice();
     if how == SIG_UNBLOCK {
-        call(set)
-    } else {
-        with_mask(set, call)
+        return call(set);
     }
+    with_mask(set, |reduced| {
+        if reduced != set {
+            own_action::hold();
+        }
+        call(reduced)
+    })
 }

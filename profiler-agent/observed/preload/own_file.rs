@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use crate::layout::{FILE_BYTES, FIRST_BYTES, Header, MAGIC, VERSION};
 use crate::process::{self, Configuration};
-use crate::raw::{Call, Clock, call, call3, process_id};
+use crate::raw::{Call, Clock, call, call3, limit_of_process, process_id};
 
 const AT_CURRENT_DIRECTORY: usize = -100_isize as usize;
 const O_RDWR: usize = 2;
@@ -105,16 +105,7 @@ pub(crate) fn make(configuration: &Configuration) -> Option<*mut u8> {
 
 /// Whether a file may have this length. Beyond the limit the system would send a signal.
 fn may_have(bytes: u64) -> bool {
-    let mut limit = [u64::MAX; 2];
-    // SAFETY: the kernel writes two words into a local array of that size.
-    unsafe {
-        call(
-            Call::PRLIMIT64,
-            [0, RLIMIT_FSIZE, 0, (&raw mut limit).addr(), 0, 0],
-        );
-    }
-    let [most, _] = limit;
-    bytes <= most
+    bytes <= limit_of_process(RLIMIT_FSIZE)
 }
 
 /// Gives the file its length and its first pages, and maps it.

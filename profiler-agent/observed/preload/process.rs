@@ -10,8 +10,10 @@ use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use crate::layout::{CONTROL_AT, Control, Header, Notes, RING_AT, ThreadRow, row_at};
-use crate::raw::{Clock, processor_ticks};
+use crate::layout::{
+    CONTROL_AT, Control, FIRST_BYTES, Header, Notes, PAGE, RING_AT, ThreadRow, row_at,
+};
+use crate::raw::{Clock, is_readable, processor_ticks};
 
 /// The longest path of the session's directory, with a zero at its end.
 pub(crate) const MAX_DIRECTORY: usize = 512;
@@ -43,6 +45,7 @@ static CONFIGURATION: Once = Once(UnsafeCell::new(Configuration {
 }));
 static FILE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static HAS_RECORDER: AtomicBool = AtomicBool::new(false);
+static HAS_GIVEN_WAY: AtomicU32 = AtomicU32::new(0);
 static FILTER: AtomicU32 = AtomicU32::new(FilterState::None as u32);
 
 /// What the filter of system calls of this process allows.
@@ -93,6 +96,25 @@ pub(crate) fn set_has_recorder(has_recorder: bool) -> bool {
     HAS_RECORDER.swap(has_recorder, Ordering::SeqCst)
 }
 
+/// Whether the file still has its first pages. A process of this user may have cut it off, and then
+/// a store would send SIGBUS: the file is left, and nothing is recorded any more.
+pub(crate) fn is_intact() -> bool {
+    has_memory(FIRST_BYTES - PAGE)
+}
+
+/// The same for the page of the file at this place.
+pub(crate) fn has_memory(at: usize) -> bool {
+    let file = file();
+    if file.is_null() {
+        return false;
+    }
+    let has_memory = is_readable(file.wrapping_add(at & !7).addr() as u64);
+    if !has_memory {
+        set_file(ptr::null_mut());
+    }
+    has_memory
+}
+
 /// The header of the file.
 pub(crate) fn header() -> Option<&'static Header> {
     // SAFETY: the mapping has the length of the layout and stays until the process ends. It is
@@ -141,6 +163,16 @@ pub(crate) fn filter() -> FilterState {
         1 => FilterState::Handler,
         _ => FilterState::Nothing,
     }
+}
+
+/// Whether the program uses our signal itself, so that there are no timers.
+pub(crate) fn has_given_way() -> bool {
+    HAS_GIVEN_WAY.load(Ordering::Relaxed) != 0
+}
+
+/// Leaves our signal to the program, for good.
+pub(crate) fn set_given_way() {
+    HAS_GIVEN_WAY.store(1, Ordering::Relaxed);
 }
 
 /// Whether the library may call the system outside of the handler: a filter may allow less.

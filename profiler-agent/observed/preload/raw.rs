@@ -49,6 +49,7 @@ numbers! {
     EXECVE = 59, 221;
     EXECVEAT = 322, 281;
     EXIT_GROUP = 231, 94;
+    TGKILL = 234, 131;
 }
 
 /// Calls the system. A result from -4095 to -1 is a negative error number.
@@ -93,6 +94,20 @@ pub(crate) unsafe fn call3(number: Call, a: usize, b: usize, c: usize) -> isize 
     unsafe { call(number, [a, b, c, 0, 0, 0]) }
 }
 
+/// Whether the word at an address may be read: asks the system to change the signal mask to that
+/// word by an invalid operation. The system reads the word first.
+pub(crate) fn is_readable(address: u64) -> bool {
+    const EINVAL: isize = 22;
+    // SAFETY: the kernel checks the address, changes no mask, and writes nothing.
+    let failed = unsafe {
+        call(
+            Call::RT_SIGPROCMASK,
+            [usize::MAX, address as usize, 0, 8, 0, 0],
+        )
+    };
+    failed == -EINVAL
+}
+
 /// A clock of the system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(pub(crate) usize);
@@ -114,6 +129,20 @@ impl Clock {
             .wrapping_mul(1_000_000_000)
             .wrapping_add(nanoseconds)
     }
+}
+
+/// A limit of the process; the highest number if it has none.
+pub(crate) fn limit_of_process(resource: usize) -> u64 {
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: the kernel writes two words into a local array of that size.
+    unsafe {
+        call(
+            Call::PRLIMIT64,
+            [0, resource, 0, (&raw mut limit).addr(), 0, 0],
+        );
+    }
+    let [soft, _] = limit;
+    soft
 }
 
 /// The number of the process, as it sees itself.

@@ -1,6 +1,7 @@
 //! The beginning of recording in a process that has a new file: one that executes a program, or a
 //! forked child.
 
+use crate::layout::Notes;
 use crate::own_file;
 use crate::process;
 use crate::threads;
@@ -10,6 +11,9 @@ pub(crate) fn begin(stack_top: usize, cpu_ns: u64) {
     threads::note_process();
     if let Some(header) = process::header() {
         own_file::introduce(header, cpu_ns);
+    }
+    if process::has_given_way() {
+        process::note(Notes::WANTS_SIGNAL);
     }
     threads::begin(0, stack_top);
 }

@@ -2,17 +2,38 @@
 //!
 //! The macro [`replaced`] defines them. [`find_all`] looks the replaced ones up when the library is
 //! loaded: a later look-up could not be made everywhere, for example in a child of `clone` without
-//! thread-locals. A function that no file behind this library has fails like a system call that
-//! does not exist. Invariant: a replaced function changes `errno` only as the one that it calls
+//! thread-locals. A function that no file behind this library has is looked up again when it is
+//! called: a library that was loaded later may have it, as `libpthread` before glibc 2.34. If there
+//! is none, the function fails like a system call that does not exist. Invariant: a replaced function changes `errno` only as the one that it calls
 //! does.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::loaded::{self, Name};
 
-/// The result of functions that do not exist.
-pub(crate) const MISSING: isize = -1;
+const ENOSYS: c_int = 38;
+
+/// Where the C library keeps the calling thread's `errno`; glibc and musl have the same name for it.
+static ERRNO: Original = Original::new(c"__errno_location");
+/// Functions that are called and not replaced.
+pub(crate) static CALLED: &[&Original] = &[&ERRNO];
+
+/// The result of a function that does not exist: it is -1, and `errno` says why.
+pub(crate) fn missing() -> isize {
+    type Location = unsafe extern "C" fn() -> *mut c_int;
+    if let Some(location) = ERRNO.get() {
+        // SAFETY: the C library's function of this name has this type.
+        let location = unsafe { core::mem::transmute::<usize, Location>(location) };
+        // SAFETY: the function has no argument.
+        let errno = unsafe { location() };
+        // SAFETY: the place of the calling thread, or null.
+        if let Some(errno) = unsafe { errno.as_mut() } {
+            *errno = ENOSYS;
+        }
+    }
+    -1
+}
 
 const UNKNOWN: usize = 0;
 const NONE: usize = 1;
@@ -33,11 +54,11 @@ impl Original {
         }
     }
 
-    /// Its address. Looks it up if that has not been done: another library calls the function
-    /// before this one is initialised.
+    /// Its address. Looks it up if it is not known: another library calls the function before this
+    /// one is initialised, or the function was loaded later.
     pub(crate) fn get(&self) -> Option<usize> {
         let mut address = self.address.load(Ordering::Relaxed);
-        if address == UNKNOWN {
+        if address <= NONE {
             address = loaded::next_function(&self.name).unwrap_or(NONE);
             self.address.store(address, Ordering::Relaxed);
         }
@@ -90,7 +111,7 @@ macro_rules! replaced {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub(crate) unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
                 let Some(address) = $name::ORIGINAL.get() else {
-                    return $crate::replaced::MISSING as $result;
+                    return $crate::replaced::missing() as $result;
                 };
                 type Function = unsafe extern "C" fn($($kind),*) -> $result;
                 // SAFETY: the function of this name has this type.
@@ -104,3 +125,50 @@ macro_rules! replaced {
     };
 }
 pub(crate) use replaced;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_function_that_does_not_exist_says_so() {
+        static NONE: Original = Original::new(c"profiler_observed_no_such_function");
+        assert_eq!(NONE.get(), None);
+        assert_eq!(missing(), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(ENOSYS));
+    }
+
+    #[test]
+    fn a_function_of_a_library_that_is_loaded_later_is_found() {
+        static LATE: Original = Original::new(c"profiler_observed_late_function");
+        find_all(&[&[&LATE]]);
+        assert_eq!(LATE.get(), None);
+        let directory = tempfile::tempdir().unwrap();
+        let (source, library) = (
+            directory.path().join("late.c"),
+            directory.path().join("late.so"),
+        );
+        std::fs::write(
+            &source,
+            "int profiler_observed_late_function(void) { return 7; }",
+        )
+        .unwrap();
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(&source);
+        assert!(compiler.status().unwrap().success());
+        unsafe extern "C" {
+            fn dlopen(path: *const core::ffi::c_char, flags: c_int) -> *mut core::ffi::c_void;
+        }
+        let path = std::ffi::CString::new(library.to_str().unwrap()).unwrap();
+        // SAFETY: the path ends with a zero, and the library has no constructors.
+        assert!(!unsafe { dlopen(path.as_ptr(), 2) }.is_null());
+        let function = LATE.get().unwrap();
+        // SAFETY: the function of this name has this type.
+        let function = unsafe { core::mem::transmute::<usize, extern "C" fn() -> c_int>(function) };
+        assert_eq!(function(), 7);
+    }
+}

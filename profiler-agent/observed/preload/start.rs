@@ -12,17 +12,21 @@ use crate::filters;
 use crate::forks;
 use crate::handler;
 use crate::masks;
+use crate::own_action;
 use crate::own_file;
 use crate::process;
 use crate::raw::{Call, Clock, call, process_id};
 use crate::recording;
-use crate::replaced;
+use crate::replaced::{self, Original};
 use crate::signal_set;
 use crate::spares;
 use crate::starts;
 use crate::text;
 use crate::threads;
 
+type Texts = *const *const c_char;
+
+static ENVIRONMENT: Original = Original::new(c"__environ");
 const SIG_UNBLOCK: usize = 1;
 /// The entry of the auxiliary vector for the bytes that a signal takes on a stack.
 const AT_MINSIGSTKSZ: usize = 51;
@@ -43,17 +47,18 @@ static FINISH: extern "C" fn() = ends::at_exit;
 /// Begins to record this process, if a session asks for it.
 ///
 /// # Safety
-/// Called by the loader, with the arguments of `main`.
+/// Called by the loader, with the arguments of `main` or, by musl, with none.
 pub(crate) unsafe extern "C" fn begin(
-    _: c_int,
+    count: c_int,
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) {
+    let (arguments, environment) = given(count, arguments, environment);
     if environment.is_null() {
         return;
     }
-    // SAFETY: the loader passes the environment, which ends with a null pointer.
-    let Some(asked) = (unsafe { variable(environment) }) else {
+    // SAFETY: the environment of the process, which ends with a null pointer.
+    let Some(asked) = (unsafe { variable_of(environment, config::VARIABLE) }) else {
         return;
     };
     let Some(configuration) = config::parse(asked) else {
@@ -66,7 +71,7 @@ pub(crate) unsafe extern "C" fn begin(
     };
     // SAFETY: the vector is behind the environment.
     threads::set_signal_frame(unsafe { signal_frame(environment) });
-    if !handler::install(process::configuration().signal) {
+    if !handler::install() {
         // SAFETY: the file was mapped just now, and nothing refers to it.
         unsafe { own_file::unmap(file) };
         return;
@@ -78,6 +83,7 @@ pub(crate) unsafe extern "C" fn begin(
         filters::ORIGINALS,
         forks::CALLED,
         masks::ORIGINALS,
+        replaced::CALLED,
         starts::ORIGINALS,
         starts::CALLED,
     ]);
@@ -95,23 +101,40 @@ pub(crate) unsafe extern "C" fn begin(
     }
 }
 
+/// The arguments and the environment. musl passes nothing to the functions that its loader calls:
+/// what is in their place does not fit together, and the environment is where the program finds it.
+fn given(count: c_int, arguments: Texts, environment: Texts) -> (Texts, Texts) {
+    let behind = arguments.wrapping_offset(count as isize).wrapping_add(1);
+    if count >= 0 && !arguments.is_null() && environment == behind {
+        return (arguments, environment);
+    }
+    let Some(place) = ENVIRONMENT.get() else {
+        return (ptr::null(), ptr::null());
+    };
+    // SAFETY: the C library's variable of this name has this type.
+    let environment = unsafe { ptr::with_exposed_provenance::<Texts>(place).read() };
+    (environment, environment)
+}
+
 /// Our signal may be blocked by the program that has executed this one.
 fn unblock() {
     let ours = signal_set::bit(process::configuration().signal);
-    // SAFETY: the kernel reads one word.
+    let mut before = 0_u64;
+    // SAFETY: the kernel reads one word and writes one.
     unsafe {
-        call(
-            Call::RT_SIGPROCMASK,
-            [SIG_UNBLOCK, (&raw const ours).addr(), 0, 8, 0, 0],
-        );
+        let (ours, before) = ((&raw const ours).addr(), (&raw mut before).addr());
+        call(Call::RT_SIGPROCMASK, [SIG_UNBLOCK, ours, before, 8, 0, 0]);
+    }
+    if before & ours != 0 {
+        own_action::hold();
     }
 }
 
-/// The value of the session's variable.
+/// The value of a variable, whose name has the sign behind it.
 ///
 /// # Safety
 /// The list ends with a null pointer, and its texts with zeros.
-unsafe fn variable<'a>(mut environment: *const *const c_char) -> Option<&'a [u8]> {
+unsafe fn variable_of<'a>(mut environment: Texts, name: &[u8]) -> Option<&'a [u8]> {
     loop {
         // SAFETY: the caller's promise.
         let entry = unsafe { environment.read() };
@@ -120,7 +143,7 @@ unsafe fn variable<'a>(mut environment: *const *const c_char) -> Option<&'a [u8]
         }
         // SAFETY: the caller's promise.
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
-        if let Some(value) = text.strip_prefix(config::VARIABLE) {
+        if let Some(value) = text.strip_prefix(name) {
             return Some(value);
         }
         environment = environment.wrapping_add(1);
@@ -144,5 +167,36 @@ unsafe fn signal_frame(mut environment: *const *const c_char) -> usize {
             [AT_MINSIGSTKSZ, bytes] => return bytes,
             _ => entry = entry.wrapping_add(1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loader_that_passes_no_arguments_is_not_believed() {
+        let garbage = ptr::without_provenance(1);
+        for (count, arguments) in [(0, ptr::null()), (7, garbage), (-1, garbage)] {
+            let (_, environment) = given(count, arguments, garbage);
+            // SAFETY: the environment of this process.
+            let path = unsafe { variable_of(environment, b"PATH=") };
+            assert_eq!(
+                path,
+                std::env::var("PATH").ok().as_deref().map(str::as_bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_loader_passes_is_used() {
+        let own = [
+            c"program".as_ptr(),
+            ptr::null(),
+            c"PATH=x".as_ptr(),
+            ptr::null(),
+        ];
+        let (arguments, environment) = given(1, own.as_ptr(), own[2..].as_ptr());
+        assert_eq!((arguments, environment), (own.as_ptr(), own[2..].as_ptr()));
     }
 }

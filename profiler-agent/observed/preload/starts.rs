@@ -7,6 +7,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::layout::Notes;
 use crate::process;
 use crate::replaced::{Original, replaced};
 use crate::threads;
@@ -18,8 +19,12 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 const NO_KEY: u32 = u32::MAX;
 static KEY_CREATE: Original = Original::new(c"pthread_key_create");
 static SET_SPECIFIC: Original = Original::new(c"pthread_setspecific");
+static STACK_SIZE: Original = Original::new(c"pthread_attr_getstacksize");
 /// Functions that are called and not replaced.
-pub(crate) static CALLED: &[&Original] = &[&KEY_CREATE, &SET_SPECIFIC];
+pub(crate) static CALLED: &[&Original] = &[&KEY_CREATE, &SET_SPECIFIC, &STACK_SIZE];
+/// A thread with a smaller stack has no timer: the program may need all of it, and a signal needs
+/// up to 16 KiB.
+const LEAST_STACK: usize = 64 * 1024;
 
 replaced! {
     pthread_create(thread: *mut c_void, attributes: *const c_void, run: usize, argument: *mut c_void) -> c_int =
@@ -33,7 +38,8 @@ replaced! {
                 return call(thread, attributes, run, argument);
             }
             make_key();
-            let Some(row) = threads::claim() else {
+            let row = if is_small(attributes) { None } else { threads::claim() };
+            let Some(row) = row else {
                 threads::count_without_row();
                 return call(thread, attributes, run, argument);
             };
@@ -49,6 +55,24 @@ replaced! {
             }
             failed
         };
+}
+
+/// Whether a thread with these attributes has a small stack.
+fn is_small(attributes: *const c_void) -> bool {
+    let Some(get) = STACK_SIZE.get().filter(|_| !attributes.is_null()) else {
+        return false;
+    };
+    type Get = unsafe extern "C" fn(*const c_void, *mut usize) -> c_int;
+    // SAFETY: the C library's function of this name has this type.
+    let get = unsafe { core::mem::transmute::<usize, Get>(get) };
+    let mut bytes = usize::MAX;
+    // SAFETY: the attributes of the caller; the function writes into a local.
+    let failed = unsafe { get(attributes, &raw mut bytes) };
+    let is_small = failed == 0 && bytes < LEAST_STACK;
+    if is_small {
+        process::note(Notes::SMALL_STACK);
+    }
+    is_small
 }
 
 /// Makes the key, once. Two threads that do so at the same time leave one key unused.
@@ -110,8 +134,31 @@ unsafe extern "C" fn begin(number: *mut c_void) -> *mut c_void {
 /// library that called it. Its control block is above them, in the same mapping.
 const ABOVE: usize = 512;
 
-/// The destructor: the thread ends.
+/// The destructor: the thread ends. musl calls it with a stack that is not aligned if the thread was
+/// cancelled in a system call, so this function aligns the stack first.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
 unsafe extern "C" fn ended(value: *mut c_void) {
+    core::arch::naked_asm!(
+        "endbr64",
+        "push rbp",
+        "mov rbp, rsp",
+        "and rsp, -16",
+        "call {end}",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+        end = sym end,
+    )
+}
+
+/// The destructor: the thread ends. The processor keeps the stack aligned.
+#[cfg(target_arch = "aarch64")]
+unsafe extern "C" fn ended(value: *mut c_void) {
+    end(value);
+}
+
+extern "C" fn end(value: *mut c_void) {
     // In a forked child, a row of the parent's threads means nothing.
     let row = value.addr().wrapping_sub(1);
     if process::is_recorded() && process::may_call_system() && threads::is_of_caller(row) {

@@ -6,11 +6,11 @@
 //! Invariants: a row has one owner from [`claim`] to [`release`]; only the owner makes and deletes
 //! its timer. In a forked child all rows but the first are free.
 
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::layout::{MAX_ROWS, Notes, PAGE, ROWS_PER_PAGE, row_at};
 use crate::process::{self, FilterState};
-use crate::raw::{Call, Clock, call, call3, process_id, thread_id};
+use crate::raw::{Call, Clock, call, call3, limit_of_process, process_id, thread_id};
 
 /// The value of [`OwnRow::timer`] without a timer; all zeros, so the rows take no memory at first.
 const NO_TIMER: i32 = 0;
@@ -122,6 +122,13 @@ fn populate(row: usize) -> bool {
 
 /// Begins to sample the calling thread, which owns the row and whose stack ends at `stack_top`.
 pub(crate) fn begin(row: usize, stack_top: usize) {
+    if !process::is_intact() {
+        return;
+    }
+    if !process::may_call_system() {
+        // Another thread has installed a filter since this one was made.
+        return count_without_row();
+    }
     let (Some(own), Some(shared)) = (ROWS.get(row), process::row(row)) else {
         return;
     };
@@ -145,6 +152,9 @@ pub(crate) fn begin(row: usize, stack_top: usize) {
 
 /// Counts a thread that has no row.
 pub(crate) fn count_without_row() {
+    if !process::is_intact() {
+        return;
+    }
     if let Some(header) = process::header() {
         header.threads.fetch_add(1, Ordering::Relaxed);
         header.threads_without_timer.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +164,8 @@ pub(crate) fn count_without_row() {
 /// Stores the end of the calling thread, and releases its row.
 pub(crate) fn end(row: usize) {
     disarm(row);
-    if let Some(shared) = process::row(row) {
+    let shared = process::row(row).filter(|_| process::is_intact());
+    if let Some(shared) = shared {
         store_end(shared);
         let uses = shared.uses.load(Ordering::Relaxed);
         shared
@@ -190,6 +201,7 @@ pub(crate) fn forget_all() {
     for page in &PAGES {
         page.store(UNKNOWN, Ordering::Relaxed);
     }
+    TIMERS.store(0, Ordering::Relaxed);
     NEXT.store(1, Ordering::Relaxed);
     FRONTIER.store(1, Ordering::Relaxed);
 }
@@ -198,7 +210,7 @@ pub(crate) fn forget_all() {
 pub(crate) fn arm(row: usize) -> bool {
     let Some(own) = ROWS
         .get(row)
-        .filter(|_| process::filter() != FilterState::Nothing)
+        .filter(|_| process::may_call_system() && !process::has_given_way())
     else {
         return false;
     };
@@ -206,12 +218,26 @@ pub(crate) fn arm(row: usize) -> bool {
         process::note(Notes::SMALL_STACK);
         return false;
     }
+    if !may_have_timer() {
+        return false;
+    }
     let Some(timer) = make_timer(row) else {
         return false;
     };
+    TIMERS.fetch_add(1, Ordering::Relaxed);
     own.timer.store(timer.wrapping_add(1), Ordering::SeqCst);
     // A recorder may have taken over, and deleted all timers, just before.
     process::is_recorded() || !disarm(row)
+}
+
+/// The timers of this process. A count that is late by a few threads does no harm.
+static TIMERS: AtomicU64 = AtomicU64::new(0);
+const RLIMIT_SIGPENDING: usize = 11;
+
+/// Whether one more timer leaves most of what the user may have to the program: each timer counts
+/// as a pending signal. Nobody knows how much of the limit other processes use.
+fn may_have_timer() -> bool {
+    TIMERS.load(Ordering::Relaxed) < limit_of_process(RLIMIT_SIGPENDING) / 4
 }
 
 /// `struct sigevent` of the kernel.
@@ -275,9 +301,12 @@ pub(crate) fn disarm(row: usize) -> bool {
     let timer = ROWS
         .get(row)
         .map_or(NO_TIMER, |own| own.timer.swap(NO_TIMER, Ordering::SeqCst));
+    if timer == NO_TIMER {
+        return false;
+    }
+    TIMERS.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: deletes a timer that this library has made.
-    timer != NO_TIMER
-        && unsafe { call3(Call::TIMER_DELETE, timer.wrapping_sub(1) as usize, 0, 0) } == 0
+    unsafe { call3(Call::TIMER_DELETE, timer.wrapping_sub(1) as usize, 0, 0) == 0 }
 }
 
 /// Deletes the timers of all threads.

@@ -10,6 +10,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
 
@@ -257,11 +258,16 @@ impl ObservedFile {
     pub fn drain(&mut self, mut take: impl FnMut(&SampleHead, &[u8])) -> io::Result<usize> {
         self.file
             .read_exact_at(&mut self.control, CONTROL_AT as u64)?;
+        // What the handlers wrote before they published is read after the states.
+        fence(Ordering::Acquire);
+        // The states are not of one instant: a page that is claimed meanwhile, and freed below as a
+        // further page of a sample, looks as if it was published before.
+        let before = self.freed;
         let mut taken = 0;
         let mut changed: Option<Range<usize>> = None;
         let mut result = Ok(());
         for page in 0..RING_PAGES {
-            let Some(claim) = self.published(page) else {
+            let Some(claim) = self.published(page, &before) else {
                 continue;
             };
             let head = match self.read_sample(page, claim) {
@@ -306,15 +312,16 @@ impl ObservedFile {
     pub fn has_samples(&mut self) -> io::Result<bool> {
         self.file
             .read_exact_at(&mut self.control, CONTROL_AT as u64)?;
-        Ok((0..RING_PAGES).any(|page| self.published(page).is_some()))
+        Ok((0..RING_PAGES).any(|page| self.published(page, &self.freed).is_some()))
     }
 
-    /// The state at which a page is published as the first one of a sample and not freed.
-    fn published(&self, page: usize) -> Option<u8> {
+    /// The state at which a page is published as the first one of a sample, if these are the states
+    /// up to which pages are freed.
+    fn published(&self, page: usize, freed: &[u8; RING_PAGES]) -> Option<u8> {
         let state = |array: usize| self.control.get(array + page).copied();
         let claimed = state(offset_of!(Control, claimed))?;
         let published = state(offset_of!(Control, published))?;
-        (published == claimed && self.freed.get(page) != Some(&claimed)).then_some(claimed)
+        (published == claimed && freed.get(page) != Some(&claimed)).then_some(claimed)
     }
 
     /// Reads a sample into the room for it. `None` if its head is not valid.

@@ -167,7 +167,7 @@ impl Notes {
     pub const FORBIDDEN: Self = Self(2);
     /// The program has asked for our signal itself.
     pub const WANTS_SIGNAL: Self = Self(4);
-    /// A thread has an alternate signal stack that is too small for our handler.
+    /// A thread has a stack, or an alternate signal stack, that is too small for our handler.
     pub const SMALL_STACK: Self = Self(8);
     /// The text was too long.
     pub const TEXT_CUT: Self = Self(16);

@@ -57,7 +57,7 @@ fn children_of_a_process_without_a_file_system_have_the_files_in_reserve() {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
 }

@@ -114,3 +114,50 @@ fn a_file_that_is_not_finished_or_not_ours_is_told_apart() {
         "and no wait"
     );
 }
+
+/// The session reads the states of all pages in one call, but not at one instant.
+#[test]
+fn a_page_that_is_claimed_while_the_states_are_read_is_freed_once() {
+    use profiler_observed::file::ObservedFile;
+    use profiler_observed::layout::{
+        CONTROL_AT, FILE_BYTES, FREED_AT, HEAD_BYTES, MAGIC, PAGE, RING_AT, RING_PAGES, SampleHead,
+        VERSION,
+    };
+    use std::mem::offset_of;
+    use std::os::unix::fs::FileExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let file = std::fs::File::create_new(&path).unwrap();
+    file.set_len(FILE_BYTES as u64).unwrap();
+    let write = |at: usize, bytes: &[u8]| file.write_all_at(bytes, at as u64).unwrap();
+    write(
+        0,
+        &[MAGIC.to_ne_bytes(), u64::from(VERSION).to_ne_bytes()].concat(),
+    );
+    // A sample in the pages 0 and 1, of which page 1 was claimed after its state was read: `claimed`
+    // and `published` of page 1 are one behind.
+    write(CONTROL_AT, &[1]);
+    write(CONTROL_AT + RING_PAGES, &[1]);
+    let stack = (PAGE - HEAD_BYTES + 8) as u32;
+    write(
+        RING_AT + offset_of!(SampleHead, stack_bytes),
+        &stack.to_ne_bytes(),
+    );
+    write(
+        RING_AT + offset_of!(SampleHead, more_pages),
+        &1_u32.to_ne_bytes(),
+    );
+    write(
+        RING_AT + offset_of!(SampleHead, pages),
+        &1_u16.to_ne_bytes(),
+    );
+    write(RING_AT + offset_of!(SampleHead, claims), &[1, 1]);
+    let mut observed = ObservedFile::open(&path).unwrap();
+    assert_eq!(observed.drain(|_, _| ()).unwrap(), 1);
+    let mut freed = [0; 2];
+    std::fs::File::open(&path)
+        .unwrap()
+        .read_exact_at(&mut freed, FREED_AT as u64)
+        .unwrap();
+    assert_eq!(freed, [1, 1]);
+}

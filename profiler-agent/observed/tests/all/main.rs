@@ -3,6 +3,7 @@
 mod forks;
 mod library;
 mod observed;
+mod same;
 mod samples;
 mod signals;
 mod unwinding;

@@ -166,21 +166,31 @@ fn program((file, samples): (ObservedFile, Vec<Sample>)) -> Program {
     }
 }
 
-/// The program that the tests run, compiled once.
+/// The program that most tests run.
 pub(crate) fn test_program() -> &'static Path {
     static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = PROGRAM.get_or_init(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("program");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/program.c");
-        let compiled = Command::new("cc")
-            .args(["-O1", "-fno-omit-frame-pointer", "-pthread", source, "-o"])
-            .arg(&path)
-            .status();
-        assert!(compiled.unwrap().success());
-        (directory, path)
-    });
+    let (_, path) = PROGRAM.get_or_init(|| compiled("program"));
     path
+}
+
+/// Compiles a program of `tests/programs`.
+pub(crate) fn compiled(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(name);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+    let compiled = Command::new("cc")
+        .args([
+            "-O1",
+            "-fno-omit-frame-pointer",
+            "-Wno-deprecated-declarations",
+            "-pthread",
+            "-o",
+        ])
+        .arg(&path)
+        .arg(format!("{source}/{name}.c"))
+        .status();
+    assert!(compiled.unwrap().success());
+    (directory, path)
 }
 
 /// A number that the program has printed behind a word.

@@ -9,14 +9,15 @@ const MARK: u64 = 0x05ca_1ab1_e0dd_ba11;
 fn the_time_of_samples_is_that_of_the_program_and_in_its_function() {
     // On a busy machine the reader may be late, and the ring full.
     let run = |_| {
-        let (output, mut programs) = Session::new().run(&["busy", "300"]);
+        let (output, mut programs) = Session::new().run(&["busy", "600"]);
         Some((output, programs.remove(0))).filter(|(_, program)| program.header.refused == 0)
     };
     let (output, program) = (0..10).find_map(run).unwrap();
     let used = printed(&output, "cpu ");
     assert!(program.header.ended_cpu_ns >= used, "stored at the end");
     let (sampled, used) = (program.sampled_ns(0), program.used_ns());
-    assert!(sampled * 100 >= used * 97, "{sampled} of {used}");
+    // A timer expires at a tick of the system, of up to 10 ms; the rest after the last is no sample's.
+    assert!(sampled * 100 >= used * 95, "{sampled} of {used}");
     assert_eq!(program.header.ending, 1);
     let spin = printed(&output, "spin ");
     let inside = program

@@ -55,6 +55,12 @@ fn a_filter_that_would_kill_the_handler_ends_the_samples_and_not_the_program() {
 }
 
 #[test]
+fn a_second_filter_for_all_threads_ends_the_samples_of_the_others_too() {
+    let (_, program) = run(&["filter", "twice"]);
+    assert!(has_note(&program, Notes::FILTERED) && has_note(&program, Notes::FORBIDDEN));
+}
+
+#[test]
 fn asking_with_a_null_pointer_whether_filters_exist_changes_nothing() {
     let (_, program) = run(&["filter", "null"]);
     assert_eq!(program.header.notes, 0);

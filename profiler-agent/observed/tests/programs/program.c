@@ -167,6 +167,24 @@ __attribute__((noinline)) static void count(void) {
     for (uint64_t i = 0; i < 400000000; i++) sink = sink * 31 + i;
 }
 
+static volatile int runs;
+static void *run_for_ever(void *unused) { for (runs = 1;;) sink++; return unused; }
+
+/* Two filters for all threads, of which the second forbids the clock. Another thread runs on. */
+static int filtered_twice(void) {
+    static const int FIRST[] = {SYS_write, SYS_exit_group, SYS_clock_gettime, SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_getpid,
+                                SYS_gettid, SYS_prctl, SYS_seccomp};
+    static const int SECOND[] = {SYS_write, SYS_exit_group, SYS_rt_sigreturn};
+    pthread_t other;
+    pthread_create(&other, 0, run_for_ever, 0);
+    while (!runs) usleep(1000);
+    if (filter(FIRST, sizeof FIRST / sizeof *FIRST, 2)) return 1;
+    if (filter(SECOND, sizeof SECOND / sizeof *SECOND, 2)) return 1;
+    count();
+    syscall(SYS_exit_group, 0);
+    return 1;
+}
+
 static int filtered(const char *kind) {
     printf("filtered\n");
     fflush(stdout);
@@ -175,6 +193,7 @@ static int filtered(const char *kind) {
         sink = spin(100);
         return refused == -1 && errno == EFAULT ? 0 : 1;
     }
+    if (!strcmp(kind, "twice")) return filtered_twice();
     int how = !strcmp(kind, "syscall") ? 1 : !strcmp(kind, "tsync") ? 2 : 0;
     if (!strcmp(kind, "strict")) {
         if (filter(STRICT, sizeof STRICT / sizeof *STRICT, 0)) return 1;
