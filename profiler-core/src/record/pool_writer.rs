@@ -27,7 +27,7 @@ use crate::pool::layout::{Life, header as at};
 use crate::pool::live::RowUse;
 use crate::pool::slot::Commit;
 use crate::pool::{AttachError, Pool};
-use crate::time::{Anchor, Timestamp};
+use crate::time::{Anchor, TimeConverter, Timestamp};
 use profiler_sys::OwnFile;
 
 /// A chunk that fills within this time calls for a larger one.
@@ -68,6 +68,7 @@ pub struct PoolWriter {
     manager: Arc<ChunkManager>,
     own: Own,
     chunk: Option<ChunkIndex>,
+    clock: TimeConverter,
 }
 
 // SAFETY: `own` points into the pool that `manager` keeps mapped, and only through a unique
@@ -120,6 +121,7 @@ impl PoolWriter {
             manager,
             own,
             chunk: None,
+            clock,
         };
         writer.maintain();
         Ok(writer)
@@ -221,10 +223,11 @@ impl PoolWriter {
         Some(cell)
     }
 
-    /// Sets a counter that [`Self::add_counter`] has made.
+    /// Sets a counter that [`Self::add_counter`] has made; a value that it has is no change.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
     pub(crate) fn set_counter(&self, counter: CounterIndex, value: i64) {
-        if let Some(cell) = self.manager.pool().counter(counter) {
+        let cell = self.manager.pool().counter(counter);
+        if let Some(cell) = cell.filter(|cell| cell.get() != value) {
             cell.set(value);
         }
     }
@@ -236,12 +239,9 @@ impl PoolWriter {
     }
 
     /// A duration in units of timestamps.
-    pub fn ticks_in(&self, ns: u64) -> u64 {
-        self.manager
-            .pool()
-            .clock()
-            .converter(Anchor::take())
-            .ticks_in(ns)
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
+    pub(crate) fn ticks_in(&self, ns: u64) -> u64 {
+        self.clock.ticks_in(ns)
     }
 
     /// Counts an entry that was not recorded.
