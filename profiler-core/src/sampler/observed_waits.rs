@@ -177,6 +177,12 @@ impl ObservedThreads {
         true
     }
 
+    /// Whether the system shows the process's clock.
+    #[must_use]
+    pub const fn has_clock(&self) -> bool {
+        self.activity.cpu_ns.is_some()
+    }
+
     /// Prolongs the waits of all threads that were seen to wait while no thread ran.
     fn prolong(&mut self) {
         let Some(until) = self.activity.until else {

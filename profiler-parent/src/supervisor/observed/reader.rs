@@ -1,18 +1,21 @@
 //! The thread that reads the files of all observed programs.
 //!
-//! A pass looks for new files, empties the rings, and carries out what the supervisor has asked
-//! for. Programs that have used no processor time lately are looked at less often.
+//! A pass looks for new files, empties the rings, looks at threads, and carries out what the
+//! supervisor has asked for. A program is read only if the clock of its process shows that a thread
+//! has run; that of an idle program is read less often, of some of them in each pass. The looks at
+//! threads come after all rings are emptied, and a pass makes a limited number of them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
-    LoadedFile, ObservedFiles, ObservedProcess, PoolProcess, PoolWriter,
+    LoadedFile, LookBudget, ObservedFiles, ObservedPlace, ObservedProcess, PoolProcess, PoolWriter,
 };
 use profiler_core::internal::pool;
 use profiler_core::internal::reader::PoolReader;
@@ -25,6 +28,7 @@ use profiler_sys::OwnFile;
 use super::arrivals::{Arrival, identify};
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::program::ObservedProgram;
+use super::remarks::HIDDEN;
 use crate::controller::{Event, Refusal};
 use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::spawn::{ask_to_join, make_pool};
@@ -37,6 +41,22 @@ const IDLE_PASSES: u32 = 8;
 /// The passes without samples after which a program counts as idle.
 const IDLE_AFTER: u32 = 25;
 
+/// The programs whose clock does not change are read once in this number of their passes: the file
+/// may be of another process than the one that is taken for it.
+const UNCHANGED_PASSES: u32 = 64;
+/// What the looks of one pass may do.
+const LOOKS_PER_PASS: LookBudget = LookBudget {
+    threads: 256,
+    stacks: 32,
+};
+/// What the looks before a capture may do.
+const LOOKS_FOR_CAPTURE: LookBudget = LookBudget {
+    threads: 16_384,
+    stacks: 2048,
+};
+/// The number of passes between two checks whether entries of waits are due.
+const WAIT_PASSES: u32 = 64;
+
 /// In how many passes the names are read after a change of the directory: the system notes the time
 /// of a change in steps of some milliseconds.
 const LOOKS: u32 = 3;
@@ -45,8 +65,10 @@ const LOOKS: u32 = 3;
 #[derive(Debug)]
 struct Reading {
     program: ObservedProgram,
-    /// How often it has had no samples, in a row.
+    /// How often it has had no samples, and no thread of it had run, in a row.
     quiet_passes: u32,
+    /// In which passes it is read while it is idle.
+    turn: u32,
     /// Its process is not found, so only its file tells that it has ended.
     is_hidden: bool,
 }
@@ -71,9 +93,34 @@ pub(super) struct ObservedReader {
     /// The processor time of processes at the end of the program that they have replaced.
     replaced: HashMap<ProcessId, u64>,
     is_paused: bool,
+    /// The last program whose threads were looked at.
+    looked_last: Option<PoolId>,
+    /// The programs whose chunks may have changed since the last updates.
+    touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<()>>,
     passes: u32,
+    /// The number of programs that have begun.
+    begun: u32,
+}
+
+impl Reading {
+    /// Reads the samples of the program, if any thread of it has run. Returns whether it has.
+    fn read(&mut self, files: &mut ObservedFiles, is_paused: bool) -> bool {
+        let has_run = self.program.has_run();
+        if !has_run && !self.quiet_passes.is_multiple_of(UNCHANGED_PASSES) {
+            self.quiet_passes = self.quiet_passes.saturating_add(1);
+            return false;
+        }
+        let samples = self.program.pass(files, is_paused).unwrap_or(0);
+        let is_active = samples > 0 || has_run && self.program.has_clock();
+        self.quiet_passes = if is_active {
+            0
+        } else {
+            self.quiet_passes.saturating_add(1)
+        };
+        true
+    }
 }
 
 impl ObservedReader {
@@ -97,8 +144,11 @@ impl ObservedReader {
             known: HashSet::new(),
             replaced: HashMap::new(),
             is_paused: false,
+            looked_last: None,
+            touched: BTreeSet::new(),
             meetings: Vec::new(),
             passes: 0,
+            begun: 0,
         }
     }
 
@@ -108,7 +158,7 @@ impl ObservedReader {
             match self.orders.recv_timeout(PAUSE) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
-                Err(RecvTimeoutError::Timeout) => self.pass(),
+                Err(RecvTimeoutError::Timeout) => self.pass(false),
             }
             if !self.carry_out_all() {
                 return;
@@ -117,7 +167,8 @@ impl ObservedReader {
             let meetings = std::mem::take(&mut self.meetings);
             if !meetings.is_empty() {
                 self.looks_left = LOOKS;
-                self.pass();
+                self.pass(true);
+                self.record_waits(true);
                 drop(meetings);
             }
             self.send_updates();
@@ -143,46 +194,100 @@ impl ObservedReader {
             ReaderCommand::SetAllowance { key, allowance } => {
                 if let Some(pool) = pool(&key) {
                     pool.set_allowance(allowance);
+                    self.touched.insert(key);
                 }
             }
             ReaderCommand::Destroy { key, at_or_before } => {
                 if let Some(pool) = pool(&key) {
                     pool.destroy_released_chunks_at_or_before(at_or_before);
+                    self.touched.insert(key);
                 }
             }
             ReaderCommand::Ended { key } => {
                 self.end(key);
             }
-            ReaderCommand::Pause(is_paused) => self.is_paused = is_paused,
+            ReaderCommand::Pause(is_paused) => self.pause(is_paused),
             ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}
         }
     }
 
-    fn pass(&mut self) {
+    /// Pauses, or goes on. Nothing that threads do in a pause is recorded.
+    fn pause(&mut self, is_paused: bool) {
+        if std::mem::replace(&mut self.is_paused, is_paused) == is_paused {
+            return;
+        }
+        for (key, reading) in &mut self.programs {
+            reading.program.suspend();
+            self.touched.insert(*key);
+        }
+    }
+
+    /// Reads all programs that are due, or all programs if `is_asked`.
+    fn pass(&mut self, is_asked: bool) {
         self.passes = self.passes.wrapping_add(1);
         self.look_for_files();
-        let reads_idle = self.passes.is_multiple_of(IDLE_PASSES);
-        if reads_idle {
+        if self.passes.is_multiple_of(IDLE_PASSES) {
             self.end_hidden();
         }
         for (key, reading) in &mut self.programs {
-            let is_idle = reading.quiet_passes > IDLE_AFTER;
-            if is_idle && !reads_idle {
+            let is_turn = self
+                .passes
+                .wrapping_add(reading.turn)
+                .is_multiple_of(IDLE_PASSES);
+            if reading.quiet_passes > IDLE_AFTER && !is_turn && !is_asked {
                 continue;
             }
             let granted = reading.program.ring_bytes();
-            let read = reading.program.pass(&mut self.files, self.is_paused);
-            if reading.program.ring_bytes() != granted {
-                let bytes = reading.program.ring_bytes();
+            if reading.read(&mut self.files, self.is_paused) {
+                self.touched.insert(*key);
+            }
+            let bytes = reading.program.ring_bytes();
+            if bytes != granted {
                 self.context.processes.set_ring_bytes(*key, bytes);
             }
-            let has_samples = read.is_ok_and(|samples| samples > 0);
-            reading.quiet_passes = if has_samples {
-                0
+        }
+        if !self.is_paused {
+            self.look(if is_asked {
+                LOOKS_FOR_CAPTURE
             } else {
-                reading.quiet_passes.saturating_add(1)
-            };
+                LOOKS_PER_PASS
+            });
+        }
+        if self.passes.is_multiple_of(WAIT_PASSES) {
+            self.record_waits(false);
+        }
+    }
+
+    /// Looks at the threads of programs, from the program after the last.
+    fn look(&mut self, mut budget: LookBudget) {
+        let moment = Instant::now();
+        let is_due = |(key, reading): (&PoolId, &Reading)| {
+            reading.program.is_look_due(moment).then_some(*key)
+        };
+        let due: Vec<PoolId> = self.programs.iter().filter_map(is_due).collect();
+        let last = self.looked_last;
+        let first = due.partition_point(|key| last.is_some_and(|last| *key <= last));
+        for key in due.iter().cycle().skip(first).take(due.len()) {
+            if budget.is_spent() {
+                return;
+            }
+            if let Some(reading) = self.programs.get_mut(key) {
+                reading.program.look(&mut self.files, &mut budget);
+                self.touched.insert(*key);
+            }
+            self.looked_last = Some(*key);
+        }
+    }
+
+    /// Records the waits of all programs for which an entry is due, or all waits if `is_asked`.
+    fn record_waits(&mut self, is_asked: bool) {
+        if self.is_paused {
+            return;
+        }
+        for (key, reading) in &mut self.programs {
+            reading.program.record_waits(is_asked);
+            self.touched.insert(*key);
         }
     }
 
@@ -199,13 +304,14 @@ impl ObservedReader {
         ended.into_iter().for_each(|key| self.end(key));
     }
 
-    /// Passes the updates of all chunk managers to the supervisor.
-    fn send_updates(&self) {
-        for (key, reading) in &self.programs {
-            let update = reading.program.take_updates();
-            if update.is_some() {
+    /// Passes the updates of the chunk managers to the supervisor.
+    fn send_updates(&mut self) {
+        for key in std::mem::take(&mut self.touched) {
+            let reading = self.programs.get(&key);
+            let update = reading.map(|reading| reading.program.take_updates());
+            if let Some(update) = update.filter(ManagerUpdate::is_some) {
                 self.supervisor
-                    .send(SupervisorEvent::ObservedUpdate { key: *key, update });
+                    .send(SupervisorEvent::ObservedUpdate { key, update });
             }
         }
     }
@@ -285,9 +391,15 @@ impl ObservedReader {
             return true;
         };
         let process = ObservedProcess::new(writer);
-        let base_ns = self.replaced.remove(&arrival.pid).unwrap_or(0);
-        let times = (base_ns, self.context.params.interval_ns);
-        let mut program = ObservedProgram::new(arrival.pid, (path, file), process, times);
+        let place = ObservedPlace {
+            pid: arrival.pid,
+            start: Some(arrival.start).filter(|start| start.get() != 0),
+            base_ns: self.replaced.remove(&arrival.pid).unwrap_or(0),
+        };
+        if arrival.is_hidden {
+            process.pool().add_notice(HIDDEN.to_owned());
+        }
+        let mut program = ObservedProgram::new(place, (path, file), process, &self.context.params);
         program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
         let ring_bytes = program.ring_bytes();
         self.programs.insert(
@@ -295,9 +407,12 @@ impl ObservedReader {
             Reading {
                 program,
                 quiet_passes: 0,
+                turn: self.begun,
                 is_hidden: false,
             },
         );
+        self.begun = self.begun.wrapping_add(1);
+        self.touched.insert(key);
         if !is_spawned {
             self.list(key, &arrival, Remains::Pool(pool));
         }

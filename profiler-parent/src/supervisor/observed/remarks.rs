@@ -3,6 +3,13 @@
 use profiler_observed::file::ObservedHeader;
 use profiler_observed::layout::Notes;
 
+/// The system does not show where the threads of a program wait.
+pub(super) const NO_WAITING_STACKS: &str =
+    "threads that wait have no stacks: this process may not see where they wait";
+/// A process that this one cannot see.
+pub(super) const HIDDEN: &str =
+    "its waiting threads, its memory and its counters are not recorded: its process is not found";
+
 /// The facts that a program's file can report, with their texts.
 const FACTS: [(Notes, &str); 5] = [
     (
