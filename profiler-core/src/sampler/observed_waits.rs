@@ -246,11 +246,16 @@ impl ObservedThreads {
         OtherProcess::open(self.place.pid, self.place.start?)
     }
 
+    /// Whether a thread may have run since it was looked at.
+    #[must_use]
+    pub const fn needs_look(&self) -> bool {
+        self.needs_look && self.is_periodic && !self.is_replaced && self.place.start.is_some()
+    }
+
     /// Whether a look is due at this moment.
     #[must_use]
     pub fn is_look_due(&self, moment: Instant) -> bool {
-        let may_look = self.is_periodic && !self.is_replaced && self.place.start.is_some();
-        may_look && self.needs_look && moment >= self.next_look
+        self.needs_look() && moment >= self.next_look
     }
 
     /// Begins a look: reads states and counters, and copies stacks. True if there is anything to
@@ -382,16 +387,21 @@ impl ObservedThreads {
         std::mem::replace(&mut self.is_refused, false)
     }
 
-    /// Records the waits up to now for which an entry is due, or all waits if `is_asked`.
-    pub fn record_waits(&mut self, process: &mut ObservedProcess, is_asked: bool) {
+    /// Records the waits up to now for which an entry is due, or all waits if `is_asked`. Returns
+    /// whether there were any.
+    pub fn record_waits(&mut self, process: &mut ObservedProcess, is_asked: bool) -> bool {
         self.prolong();
         let moment = now();
+        let mut has_recorded = false;
         for (tid, thread) in &mut self.threads.all {
-            let unrecorded = thread.waits.take_unrecorded(is_asked, moment, self.times.tick);
+            let unrecorded = thread
+                .waits
+                .take_unrecorded(is_asked, moment, self.times.tick);
             if let Some(unrecorded) = unrecorded {
-                process.repeat_wait(*tid, unrecorded, true);
+                has_recorded |= process.repeat_wait(*tid, unrecorded, true);
             }
         }
+        has_recorded
     }
 
     /// Ends all waits, because nothing is recorded for a while. The processor time up to the next
@@ -446,7 +456,7 @@ impl ObservedThreads {
         (at, cpu_ns): (Timestamp, Option<u64>),
     ) {
         self.prolong();
-        let Some(cpu_ns) = cpu_ns.filter(|_| !self.is_replaced && self.is_periodic) else {
+        let Some(cpu_ns) = cpu_ns.filter(|_| self.is_periodic) else {
             return;
         };
         let known = self.activity.cpu_ns.unwrap_or(0);

@@ -24,6 +24,7 @@ mod pools;
 mod program;
 mod reader;
 mod remarks;
+mod turns;
 
 use std::io;
 use std::sync::Arc;

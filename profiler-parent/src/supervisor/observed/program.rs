@@ -195,13 +195,21 @@ impl ObservedProgram {
         self.threads.has_clock()
     }
 
-    /// Whether its threads are to be looked at.
+    /// Whether a thread of it may have run since it was looked at.
+    pub(super) const fn needs_look(&self) -> bool {
+        self.threads.needs_look()
+    }
+
+    /// Whether its threads are to be looked at now.
     pub(super) fn is_look_due(&self, moment: Instant) -> bool {
         self.threads.is_look_due(moment)
     }
 
     /// Records where its threads wait, and its counters.
     pub(super) fn look(&mut self, files: &mut ObservedFiles, budget: &mut LookBudget) {
+        if self.has_executed() {
+            return self.threads.leave(&mut self.process);
+        }
         let has_found = self.goes_on() && self.threads.begin_look(&mut self.process, budget);
         // The samples that were taken before the stacks were copied. If the process has executed
         // another program before, this one's file says so.
@@ -218,12 +226,14 @@ impl ObservedProgram {
         self.process.pool().maintain();
     }
 
-    /// Records the waits for which an entry is due, or all waits up to now.
-    pub(super) fn record_waits(&mut self, is_asked: bool) {
-        self.threads.record_waits(&mut self.process, is_asked);
-        if is_asked {
+    /// Records the waits for which an entry is due, or all waits up to now. Returns whether there
+    /// were any.
+    pub(super) fn record_waits(&mut self, is_asked: bool) -> bool {
+        let has_recorded = self.threads.record_waits(&mut self.process, is_asked);
+        if has_recorded {
             self.process.pool().maintain();
         }
+        has_recorded
     }
 
     /// Ends all waits, because nothing is recorded from now on.

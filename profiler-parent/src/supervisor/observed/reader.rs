@@ -29,6 +29,7 @@ use super::arrivals::{Arrival, identify};
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::program::ObservedProgram;
 use super::remarks::HIDDEN;
+use super::turns::{Turn, Turns};
 use crate::controller::{Event, Refusal};
 use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::spawn::{ask_to_join, make_pool};
@@ -36,14 +37,12 @@ use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 
 /// The time between two passes while programs run.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The number of passes from one reading of an idle program to the next.
-const IDLE_PASSES: u32 = 8;
-/// The passes without samples after which a program counts as idle.
-const IDLE_AFTER: u32 = 25;
-
-/// The programs whose clock does not change are read once in this number of their passes: the file
-/// may be of another process than the one that is taken for it.
-const UNCHANGED_PASSES: u32 = 64;
+/// The number of passes between two checks whether hidden processes have ended, and whether files
+/// that were not finished are.
+const IDLE_PASSES: u64 = 8;
+/// A program whose clock does not change is read once in this number of its turns: the file may be of
+/// another process than the one that is taken for it.
+const UNCHANGED_TURNS: u32 = 64;
 /// What the looks of one pass may do.
 const LOOKS_PER_PASS: LookBudget = LookBudget {
     threads: 256,
@@ -55,7 +54,7 @@ const LOOKS_FOR_CAPTURE: LookBudget = LookBudget {
     stacks: 2048,
 };
 /// The number of passes between two checks whether entries of waits are due.
-const WAIT_PASSES: u32 = 64;
+const WAIT_PASSES: u64 = 64;
 
 /// In how many passes the names are read after a change of the directory: the system notes the time
 /// of a change in steps of some milliseconds.
@@ -65,10 +64,7 @@ const LOOKS: u32 = 3;
 #[derive(Debug)]
 struct Reading {
     program: ObservedProgram,
-    /// How often it has had no samples, and no thread of it had run, in a row.
-    quiet_passes: u32,
-    /// In which passes it is read while it is idle.
-    turn: u32,
+    turn: Turn,
     /// Its process is not found, so only its file tells that it has ended.
     is_hidden: bool,
 }
@@ -99,25 +95,24 @@ pub(super) struct ObservedReader {
     touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<()>>,
-    passes: u32,
-    /// The number of programs that have begun.
-    begun: u32,
+    turns: Turns,
 }
 
 impl Reading {
     /// Reads the samples of the program, if any thread of it has run. Returns whether it has.
     fn read(&mut self, files: &mut ObservedFiles, is_paused: bool) -> bool {
         let has_run = self.program.has_run();
-        if !has_run && !self.quiet_passes.is_multiple_of(UNCHANGED_PASSES) {
-            self.quiet_passes = self.quiet_passes.saturating_add(1);
+        let quiet = self.turn.quiet;
+        if !has_run && !quiet.is_multiple_of(UNCHANGED_TURNS) {
+            self.turn.quiet = quiet.saturating_add(1);
             return false;
         }
         let samples = self.program.pass(files, is_paused).unwrap_or(0);
         let is_active = samples > 0 || has_run && self.program.has_clock();
-        self.quiet_passes = if is_active {
+        self.turn.quiet = if is_active {
             0
         } else {
-            self.quiet_passes.saturating_add(1)
+            quiet.saturating_add(1)
         };
         true
     }
@@ -147,8 +142,7 @@ impl ObservedReader {
             looked_last: None,
             touched: BTreeSet::new(),
             meetings: Vec::new(),
-            passes: 0,
-            begun: 0,
+            turns: Turns::default(),
         }
     }
 
@@ -225,58 +219,72 @@ impl ObservedReader {
 
     /// Reads all programs that are due, or all programs if `is_asked`.
     fn pass(&mut self, is_asked: bool) {
-        self.passes = self.passes.wrapping_add(1);
+        self.turns.begin_pass();
         self.look_for_files();
-        if self.passes.is_multiple_of(IDLE_PASSES) {
+        if self.turns.pass().is_multiple_of(IDLE_PASSES) {
             self.end_hidden();
         }
-        for (key, reading) in &mut self.programs {
-            let is_turn = self
-                .passes
-                .wrapping_add(reading.turn)
-                .is_multiple_of(IDLE_PASSES);
-            if reading.quiet_passes > IDLE_AFTER && !is_turn && !is_asked {
-                continue;
-            }
-            let granted = reading.program.ring_bytes();
-            if reading.read(&mut self.files, self.is_paused) {
-                self.touched.insert(*key);
-            }
-            let bytes = reading.program.ring_bytes();
-            if bytes != granted {
-                self.context.processes.set_ring_bytes(*key, bytes);
-            }
+        let due = self.turns.take_due();
+        let keys = if is_asked {
+            self.programs.keys().copied().collect()
+        } else {
+            due
+        };
+        for key in &keys {
+            self.read(*key, is_asked);
         }
         if !self.is_paused {
-            self.look(if is_asked {
-                LOOKS_FOR_CAPTURE
-            } else {
-                LOOKS_PER_PASS
-            });
+            self.look(keys, is_asked);
         }
-        if self.passes.is_multiple_of(WAIT_PASSES) {
+        if self.turns.pass().is_multiple_of(WAIT_PASSES) {
             self.record_waits(false);
         }
     }
 
-    /// Looks at the threads of programs, from the program after the last.
-    fn look(&mut self, mut budget: LookBudget) {
-        let moment = Instant::now();
-        let is_due = |(key, reading): (&PoolId, &Reading)| {
-            reading.program.is_look_due(moment).then_some(*key)
+    /// Reads a program if it is due or `is_asked`.
+    fn read(&mut self, key: PoolId, is_asked: bool) {
+        let Some(reading) = self.programs.get_mut(&key) else {
+            return;
         };
-        let due: Vec<PoolId> = self.programs.iter().filter_map(is_due).collect();
-        let last = self.looked_last;
-        let first = due.partition_point(|key| last.is_some_and(|last| *key <= last));
-        for key in due.iter().cycle().skip(first).take(due.len()) {
+        if !is_asked && !self.turns.is_due(&reading.turn) {
+            return;
+        }
+        let granted = reading.program.ring_bytes();
+        if reading.read(&mut self.files, self.is_paused) {
+            self.touched.insert(key);
+        }
+        let bytes = reading.program.ring_bytes();
+        if bytes != granted {
+            self.context.processes.set_ring_bytes(key, bytes);
+        }
+        let needs_look = reading.program.needs_look() && !self.is_paused;
+        self.turns.set_next(key, &mut reading.turn, needs_look);
+    }
+
+    /// Looks at the threads of these programs, from the program after the last.
+    fn look(&mut self, mut keys: Vec<PoolId>, is_asked: bool) {
+        let mut budget = if is_asked {
+            LOOKS_FOR_CAPTURE
+        } else {
+            LOOKS_PER_PASS
+        };
+        let moment = Instant::now();
+        keys.sort_unstable();
+        let first = keys.partition_point(|key| self.looked_last.is_some_and(|last| *key <= last));
+        keys.rotate_left(first);
+        for key in keys {
+            let Some(reading) = self.programs.get_mut(&key) else {
+                continue;
+            };
+            if !reading.program.is_look_due(moment) {
+                continue;
+            }
             if budget.is_spent() {
                 return;
             }
-            if let Some(reading) = self.programs.get_mut(key) {
-                reading.program.look(&mut self.files, &mut budget);
-                self.touched.insert(*key);
-            }
-            self.looked_last = Some(*key);
+            reading.program.look(&mut self.files, &mut budget);
+            self.touched.insert(key);
+            self.looked_last = Some(key);
         }
     }
 
@@ -286,8 +294,9 @@ impl ObservedReader {
             return;
         }
         for (key, reading) in &mut self.programs {
-            reading.program.record_waits(is_asked);
-            self.touched.insert(*key);
+            if reading.program.record_waits(is_asked) {
+                self.touched.insert(*key);
+            }
         }
     }
 
@@ -325,7 +334,7 @@ impl ObservedReader {
             self.seen = state;
             self.looks_left = LOOKS;
         }
-        let looks_again = self.has_unfinished && self.passes.is_multiple_of(IDLE_PASSES);
+        let looks_again = self.has_unfinished && self.turns.pass().is_multiple_of(IDLE_PASSES);
         if self.looks_left == 0 && !looks_again {
             return;
         }
@@ -402,16 +411,14 @@ impl ObservedReader {
         let mut program = ObservedProgram::new(place, (path, file), process, &self.context.params);
         program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
         let ring_bytes = program.ring_bytes();
-        self.programs.insert(
-            key,
-            Reading {
-                program,
-                quiet_passes: 0,
-                turn: self.begun,
-                is_hidden: false,
-            },
-        );
-        self.begun = self.begun.wrapping_add(1);
+        let turn = self.turns.add(key);
+        let is_hidden = false;
+        let reading = Reading {
+            program,
+            turn,
+            is_hidden,
+        };
+        self.programs.insert(key, reading);
         self.touched.insert(key);
         if !is_spawned {
             self.list(key, &arrival, Remains::Pool(pool));
