@@ -5,7 +5,7 @@
 //! has run; that of an idle program is read less often, of some of them in each pass. The looks at
 //! threads come after all rings are emptied, and a pass makes a limited number of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,8 +65,6 @@ const LOOKS: u32 = 3;
 struct Reading {
     program: ObservedProgram,
     turn: Turn,
-    /// Its process is not found, so only its file tells that it has ended.
-    is_hidden: bool,
 }
 
 /// Reads the files of observed programs.
@@ -78,7 +76,9 @@ pub(super) struct ObservedReader {
     commands: Sender<ReaderCommand>,
     orders: Receiver<ReaderCommand>,
     files: ObservedFiles,
-    programs: BTreeMap<PoolId, Reading>,
+    programs: HashMap<PoolId, Reading>,
+    /// The programs whose processes are not found: only their files tell that they have ended.
+    hidden: BTreeSet<PoolId>,
     seen: DirectoryState,
     /// In how many further passes the names are read.
     looks_left: u32,
@@ -132,7 +132,8 @@ impl ObservedReader {
             commands,
             orders,
             files: ObservedFiles::new(),
-            programs: BTreeMap::new(),
+            programs: HashMap::new(),
+            hidden: BTreeSet::new(),
             seen: DirectoryState::default(),
             looks_left: LOOKS,
             has_unfinished: false,
@@ -302,14 +303,11 @@ impl ObservedReader {
 
     /// Ends the programs of hidden processes that have stored their end.
     fn end_hidden(&mut self) {
-        let has_ended =
-            |reading: &Reading| reading.is_hidden && reading.program.ended_cpu_ns().is_some();
-        let ended: Vec<PoolId> = self
-            .programs
-            .iter()
-            .filter(|(_, reading)| has_ended(reading))
-            .map(|(key, _)| *key)
-            .collect();
+        let has_ended = |key: &&PoolId| {
+            let reading = self.programs.get(*key);
+            reading.is_none_or(|reading| reading.program.ended_cpu_ns().is_some())
+        };
+        let ended: Vec<PoolId> = self.hidden.iter().filter(has_ended).copied().collect();
         ended.into_iter().for_each(|key| self.end(key));
     }
 
@@ -412,13 +410,7 @@ impl ObservedReader {
         program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
         let ring_bytes = program.ring_bytes();
         let turn = self.turns.add(key);
-        let is_hidden = false;
-        let reading = Reading {
-            program,
-            turn,
-            is_hidden,
-        };
-        self.programs.insert(key, reading);
+        self.programs.insert(key, Reading { program, turn });
         self.touched.insert(key);
         if !is_spawned {
             self.list(key, &arrival, Remains::Pool(pool));
@@ -511,9 +503,7 @@ impl ObservedReader {
         match watched {
             Some(Ok(())) => {}
             None if is_hidden => {
-                if let Some(reading) = self.programs.get_mut(&key) {
-                    reading.is_hidden = true;
-                }
+                self.hidden.insert(key);
             }
             _ => self.end(key), // it has ended already
         }
@@ -532,6 +522,7 @@ impl ObservedReader {
 
     /// Reads the rest of a program, and tells the supervisor that it has ended.
     fn end(&mut self, key: PoolId) {
+        self.hidden.remove(&key);
         let Some(Reading { program, .. }) = self.programs.remove(&key) else {
             return;
         };
