@@ -91,7 +91,9 @@ pub mod observed {
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
-    pub use crate::sampler::observed_waits::{ObservedPlace, ObservedThreads, SampledThread};
+    pub use crate::sampler::observed_waits::{
+        ObservedClock, ObservedPlace, ObservedThreads, SampledThread,
+    };
 }
 
 pub mod panic_note {

@@ -6,8 +6,9 @@
 //! (`looking`, `wait_period`). The reader calls, in each pass:
 //!
 //! ```text
-//! has_run        reads the process's clock: if it has not changed, no thread has run, there are no
-//!                samples, and all waits that are known go on
+//! has_run        ([`ObservedClock`]) reads the process's clock: if it has not changed, no thread
+//!                has run, there are no samples, and all waits that are known go on
+//! note_clock     before anything else
 //! begin_sample   for each sample of the process
 //! begin_look     if `is_look_due`: reads states, copies stacks
 //! begin_sample   for the samples that were taken before the stacks were copied
@@ -69,15 +70,59 @@ pub struct SampledThread {
     pub cpu_ns: u64,
 }
 
-/// What the clock of a process has said.
-#[derive(Debug)]
-struct ProcessActivity {
+/// The clock of a process, and how long it has not changed. The only part of a process that is
+/// touched while it is idle.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedClock {
+    /// `None` if the process is not found.
+    pid: Option<ProcessId>,
     /// The processor time at the last reading; `None` if the system does not report it.
     cpu_ns: Option<u64>,
     /// When this value was read first.
     since: Instant,
     /// The last time at which it was still the same.
     until: Option<Timestamp>,
+    /// The last time at which the value before was still the same.
+    until_before: Option<Timestamp>,
+}
+
+impl ObservedClock {
+    /// The clock of the process there.
+    #[must_use]
+    pub fn new(place: &ObservedPlace) -> Self {
+        Self {
+            pid: place.start.map(|_| place.pid),
+            cpu_ns: None,
+            since: now(),
+            until: None,
+            until_before: None,
+        }
+    }
+
+    /// Reads the clock. False if no thread has run since the last call: then the process has taken
+    /// no sample since then, either.
+    pub fn has_run(&mut self) -> bool {
+        let at = Timestamp::now();
+        let cpu_ns = self.pid.and_then(tasks::process_cpu_ns);
+        if cpu_ns.is_some() && cpu_ns == self.cpu_ns {
+            self.until = Some(at);
+            return false;
+        }
+        *self = Self {
+            cpu_ns,
+            since: now(),
+            until: None,
+            until_before: self.until,
+            ..*self
+        };
+        true
+    }
+
+    /// Whether the system shows the clock.
+    #[must_use]
+    pub const fn is_shown(&self) -> bool {
+        self.cpu_ns.is_some()
+    }
 }
 
 /// The threads of an observed program.
@@ -91,7 +136,8 @@ pub struct ObservedThreads {
     is_periodic: bool,
     /// Whether waits are recorded.
     looks: bool,
-    activity: ProcessActivity,
+    /// The clock as it was noted last.
+    clock: ObservedClock,
     /// Whether a thread may have run since it was looked at.
     needs_look: bool,
     next_look: Instant,
@@ -131,11 +177,7 @@ impl ObservedThreads {
             },
             is_periodic,
             looks: is_periodic && params.features.contains(Features::STACK_WALK),
-            activity: ProcessActivity {
-                cpu_ns: None,
-                since: now(),
-                until: None,
-            },
+            clock: ObservedClock::new(&place),
             needs_look: true,
             next_look: now() + PAUSE / 2,
             next_list: now(),
@@ -158,38 +200,23 @@ impl ObservedThreads {
         self.accounted_ns
     }
 
-    /// Reads the process's clock. False if no thread has run since the last call: then the process
-    /// has taken no sample since then, either.
-    pub fn has_run(&mut self) -> bool {
-        let at = Timestamp::now();
-        let cpu_ns = self.place.start.and_then(|_| tasks::process_cpu_ns(self.place.pid));
-        if cpu_ns.is_some() && cpu_ns == self.activity.cpu_ns {
-            self.activity.until = Some(at);
-            return false;
+    /// Notes what the process's clock says.
+    pub fn note_clock(&mut self, clock: &ObservedClock) {
+        if clock.since != self.clock.since {
+            self.clock.until = clock.until_before;
+            self.prolong();
+            self.needs_look = true;
         }
-        self.prolong();
-        self.activity = ProcessActivity {
-            cpu_ns,
-            since: now(),
-            until: None,
-        };
-        self.needs_look = true;
-        true
-    }
-
-    /// Whether the system shows the process's clock.
-    #[must_use]
-    pub const fn has_clock(&self) -> bool {
-        self.activity.cpu_ns.is_some()
+        self.clock = *clock;
     }
 
     /// Prolongs the waits of all threads that were seen to wait while no thread ran.
     fn prolong(&mut self) {
-        let Some(until) = self.activity.until else {
+        let Some(until) = self.clock.until else {
             return;
         };
         for thread in self.threads.all.values_mut() {
-            if thread.waits.was_seen_since(self.activity.since) {
+            if thread.waits.was_seen_since(self.clock.since) {
                 thread.waits.lasts_until(until);
             }
         }
@@ -298,14 +325,14 @@ impl ObservedThreads {
     }
 
     fn count(&mut self, process: &mut ObservedProcess, other: &OtherProcess) {
-        let cpu_ns = self.activity.cpu_ns;
+        let cpu_ns = self.clock.cpu_ns;
         let used = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.place.base_ns));
         let resident = self
             .counters
             .wants_memory()
             .then(|| other.resident_bytes())
             .flatten();
-        let at = (Timestamp::now(), self.activity.until);
+        let at = (Timestamp::now(), self.clock.until);
         self.counters.record(process, at, used, resident);
     }
 
@@ -335,9 +362,9 @@ impl ObservedThreads {
         other: &OtherProcess,
         budget: &mut LookBudget,
     ) {
-        let since = self.activity.since;
+        let since = self.clock.since;
         let moment = self.began_look;
-        let is_quiet = self.activity.until.is_some();
+        let is_quiet = self.clock.until.is_some();
         let (last, times) = (self.looked_last, self.times);
         let all = &mut self.threads.all;
         let later: Vec<ThreadId> = all.range((Excluded(last), Unbounded)).map(|(tid, _)| *tid).collect();
@@ -374,7 +401,7 @@ impl ObservedThreads {
     ) {
         let taken = std::mem::take(&mut self.taken);
         let recorded = taken.record((files, process), &mut self.threads, self.times, find_files);
-        let since = self.activity.since;
+        let since = self.clock.since;
         let mut all = self.threads.all.values();
         self.needs_look = all.any(|thread| !thread.waits.was_seen_since(since));
         self.accounted_ns = self.accounted_ns.saturating_add(recorded);
@@ -459,15 +486,15 @@ impl ObservedThreads {
         let Some(cpu_ns) = cpu_ns.filter(|_| self.is_periodic) else {
             return;
         };
-        let known = self.activity.cpu_ns.unwrap_or(0);
+        let known = self.clock.cpu_ns.unwrap_or(0);
         let used = cpu_ns.saturating_sub(known);
         if used <= END_NS {
             let used = process.pool().ticks_in(used);
             let until = Timestamp::from_raw(at.raw().saturating_sub(used));
-            self.activity.until = self.activity.until.map(|known| known.max(until)).or(Some(until));
+            self.clock.until = self.clock.until.map(|known| known.max(until)).or(Some(until));
             self.prolong();
         }
         let all = cpu_ns.saturating_sub(self.place.base_ns);
-        self.counters.record(process, (at, self.activity.until), Some(all), None);
+        self.counters.record(process, (at, self.clock.until), Some(all), None);
     }
 }

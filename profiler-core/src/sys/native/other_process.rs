@@ -301,3 +301,131 @@ fn resident(pages: BorrowedFd<'_>, (address, len): (u64, usize), kind: MemoryKin
         is_forbidden: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use test_support::patience;
+
+    use super::*;
+
+    fn own() -> ProcessId {
+        ProcessId::new(std::process::id())
+    }
+
+    fn open_own() -> OtherProcess {
+        OtherProcess::open(own(), crate::sys::own_process_start()).unwrap()
+    }
+
+    /// A process that sleeps; killed when dropped.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> (Self, ProcessId, ProcessStart) {
+            let child = Command::new("sleep").arg("1000").spawn().unwrap();
+            let pid = ProcessId::new(child.id());
+            (Self(child), pid, crate::sys::process_start(pid))
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn times_in_the_schedule_are_parsed_and_counts_of_nothing_are_none() {
+        let activity = |cpu_ns, runs| Some(ThreadActivity { cpu_ns, runs });
+        assert_eq!(parse_schedule("617184 224050 3\n"), activity(617_184, 3));
+        assert_eq!(parse_schedule("0 0 0\n"), None, "not counted");
+        for damaged in ["", "1 2", "x 2 3", "1 2 -3", "99999999999999999999999 1 1"] {
+            assert_eq!(parse_schedule(damaged), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_opened_only_with_its_start_time_and_while_it_runs() {
+        let (mut sleeper, pid, start) = Sleeper::start();
+        assert!(OtherProcess::open(pid, start).is_some());
+        let later = ProcessStart::new(start.get() + 1);
+        assert!(OtherProcess::open(pid, later).is_none());
+        sleeper.0.kill().unwrap();
+        // Nobody has waited for it yet.
+        assert!(patience::until(|| OtherProcess::open(pid, start).is_none()));
+    }
+
+    #[test]
+    fn an_ended_process_shows_nothing_although_its_number_is_in_use() {
+        let (sleeper, pid, start) = Sleeper::start();
+        let other = OtherProcess::open(pid, start).unwrap();
+        let thread = ThreadId::new(u64::from(pid.get()));
+        assert!(other.activity(thread).is_some());
+        drop(sleeper);
+        assert_eq!(other.activity(thread), None);
+        assert_eq!(other.name(thread), None);
+        assert_eq!(other.resident_bytes(), None);
+        assert!(other.has_ended(thread));
+    }
+
+    #[test]
+    fn a_thread_that_has_not_run_has_the_same_activity() {
+        let (_sleeper, pid, start) = Sleeper::start();
+        let other = OtherProcess::open(pid, start).unwrap();
+        let thread = ThreadId::new(u64::from(pid.get()));
+        let sleeps = || matches!(other.doing(thread), Doing::Waiting(wait) if wait.is_in_a_call());
+        assert!(patience::until(sleeps));
+        let activity = other.activity(thread);
+        assert!(activity.is_some() && activity == other.activity(thread));
+        let coarse = other.coarse_activity(thread);
+        assert!(coarse.is_some() && coarse == other.coarse_activity(thread));
+        let own = ThreadId::new(crate::sys::current_thread_id().get());
+        let this = open_own();
+        let before = this.activity(own);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(before != this.activity(own), "it has run");
+    }
+
+    #[test]
+    fn the_threads_of_a_process_are_listed_by_number_and_name() {
+        let other = open_own();
+        let thread = crate::sys::current_thread_id();
+        let mut all = Vec::new();
+        other.list(&mut all).unwrap();
+        assert!(all.contains(&thread) && all.is_sorted());
+        assert_eq!(other.name(thread), crate::sys::current_thread_name());
+        assert_eq!(other.own_number(thread), Some(thread));
+        assert!(!other.has_ended(thread));
+        assert!(other.has_ended(ThreadId::new(0x3f_fffe)));
+        assert!(other.resident_bytes().unwrap() > 1 << 16);
+        assert!(other.program() != ProgramPlace::default());
+    }
+
+    #[test]
+    fn resident_memory_is_read_and_other_memory_is_left_alone() {
+        let page = usize::try_from(page_size()).unwrap();
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: maps new memory.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * page, rights, kind, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: the first page of this test's own mapping.
+        unsafe { start.cast::<u64>().write_volatile(7) };
+        let memory = OtherMemory::of(&open_own());
+        let mut room = vec![1_u64; 2 * page / 8];
+        let read = memory.read_words(start as u64, &mut room, MemoryKind::Private);
+        assert_eq!((read.bytes, read.is_forbidden), (page, false), "{read:?}");
+        assert_eq!(room[0], 7);
+        let code = open_own as *const () as u64;
+        let read = |address, kind| memory.read(address, &mut [0; 16], kind).bytes;
+        assert_eq!(read(code, MemoryKind::Any), 16);
+        assert_eq!(read(code, MemoryKind::Private), 0, "of a file");
+        for nowhere in [0, 8, u64::MAX, u64::MAX - 4096, 1 << 63] {
+            assert_eq!(read(nowhere, MemoryKind::Any), 0, "{nowhere:#x}");
+        }
+        // SAFETY: this test's own mapping.
+        unsafe { libc::munmap(start, 2 * page) };
+    }
+}

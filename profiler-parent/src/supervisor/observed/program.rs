@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
-    LoadedFile, LookBudget, ObservedFiles, ObservedPlace, ObservedProcess, ObservedStack,
-    ObservedThreads, SampledThread,
+    LoadedFile, LookBudget, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
+    ObservedStack, ObservedThreads, SampledThread,
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
@@ -184,15 +184,9 @@ impl ObservedProgram {
         }
     }
 
-    /// Whether a thread of the process may have run since the last call. If none has, there are no
-    /// new samples.
-    pub(super) fn has_run(&mut self) -> bool {
-        self.threads.has_run()
-    }
-
-    /// Whether the system shows the clock of its process.
-    pub(super) const fn has_clock(&self) -> bool {
-        self.threads.has_clock()
+    /// Notes what the clock of its process says.
+    pub(super) fn note_clock(&mut self, clock: &ObservedClock) {
+        self.threads.note_clock(clock);
     }
 
     /// Whether a thread of it may have run since it was looked at.

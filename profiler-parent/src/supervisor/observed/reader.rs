@@ -15,7 +15,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
-    LoadedFile, LookBudget, ObservedFiles, ObservedPlace, ObservedProcess, PoolProcess, PoolWriter,
+    LoadedFile, LookBudget, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
+    PoolProcess, PoolWriter,
 };
 use profiler_core::internal::pool;
 use profiler_core::internal::reader::PoolReader;
@@ -53,18 +54,19 @@ const LOOKS_FOR_CAPTURE: LookBudget = LookBudget {
     threads: 16_384,
     stacks: 2048,
 };
-/// The number of passes between two checks whether entries of waits are due.
+/// The number of passes between two checks whether entries of waits of an active program are due.
 const WAIT_PASSES: u64 = 64;
 
 /// In how many passes the names are read after a change of the directory: the system notes the time
 /// of a change in steps of some milliseconds.
 const LOOKS: u32 = 3;
 
-/// A program that is read.
+/// A program that is read. An idle one costs a reading of its clock: its other data is elsewhere.
 #[derive(Debug)]
 struct Reading {
-    program: ObservedProgram,
     turn: Turn,
+    clock: ObservedClock,
+    program: Box<ObservedProgram>,
 }
 
 /// Reads the files of observed programs.
@@ -99,22 +101,39 @@ pub(super) struct ObservedReader {
 }
 
 impl Reading {
-    /// Reads the samples of the program, if any thread of it has run. Returns whether it has.
-    fn read(&mut self, files: &mut ObservedFiles, is_paused: bool) -> bool {
-        let has_run = self.program.has_run();
+    /// Whether the program is to be read: a thread of it has run, or it was not read for long.
+    fn is_due(&mut self) -> bool {
+        let has_run = self.clock.has_run();
         let quiet = self.turn.quiet;
-        if !has_run && !quiet.is_multiple_of(UNCHANGED_TURNS) {
-            self.turn.quiet = quiet.saturating_add(1);
-            return false;
-        }
-        let samples = self.program.pass(files, is_paused).unwrap_or(0);
-        let is_active = samples > 0 || has_run && self.program.has_clock();
-        self.turn.quiet = if is_active {
+        self.turn.quiet = if has_run && self.clock.is_shown() {
             0
         } else {
             quiet.saturating_add(1)
         };
-        true
+        has_run || quiet.is_multiple_of(UNCHANGED_TURNS)
+    }
+
+    /// Reads its samples.
+    fn read(&mut self, files: &mut ObservedFiles, is_paused: bool) {
+        self.program.note_clock(&self.clock);
+        let samples = self.program.pass(files, is_paused).unwrap_or(0);
+        if samples > 0 {
+            self.turn.quiet = 0;
+        }
+        self.turn.is_active = self.program.needs_look() && !is_paused;
+    }
+
+    /// Looks at its threads.
+    fn look(&mut self, files: &mut ObservedFiles, budget: &mut LookBudget) {
+        self.program.note_clock(&self.clock);
+        self.program.look(files, budget);
+        self.turn.is_active = self.program.needs_look();
+    }
+
+    /// Records the waits for which an entry is due, or all. Returns whether there were any.
+    fn record_waits(&mut self, is_asked: bool) -> bool {
+        self.program.note_clock(&self.clock);
+        self.program.record_waits(is_asked)
     }
 }
 
@@ -163,7 +182,7 @@ impl ObservedReader {
             if !meetings.is_empty() {
                 self.looks_left = LOOKS;
                 self.pass(true);
-                self.record_waits(true);
+                self.record_waits();
                 drop(meetings);
             }
             self.send_updates();
@@ -213,6 +232,7 @@ impl ObservedReader {
             return;
         }
         for (key, reading) in &mut self.programs {
+            reading.program.note_clock(&reading.clock);
             reading.program.suspend();
             self.touched.insert(*key);
         }
@@ -237,9 +257,6 @@ impl ObservedReader {
         if !self.is_paused {
             self.look(keys, is_asked);
         }
-        if self.turns.pass().is_multiple_of(WAIT_PASSES) {
-            self.record_waits(false);
-        }
     }
 
     /// Reads a program if it is due or `is_asked`.
@@ -250,16 +267,20 @@ impl ObservedReader {
         if !is_asked && !self.turns.is_due(&reading.turn) {
             return;
         }
-        let granted = reading.program.ring_bytes();
-        if reading.read(&mut self.files, self.is_paused) {
+        if reading.is_due() {
+            let granted = reading.program.ring_bytes();
+            reading.read(&mut self.files, self.is_paused);
+            let bytes = reading.program.ring_bytes();
+            if bytes != granted {
+                self.context.processes.set_ring_bytes(key, bytes);
+            }
             self.touched.insert(key);
+            let is_turn = reading.turn.quiet > 0 || self.turns.pass().is_multiple_of(WAIT_PASSES);
+            if is_turn && !self.is_paused {
+                reading.record_waits(false);
+            }
         }
-        let bytes = reading.program.ring_bytes();
-        if bytes != granted {
-            self.context.processes.set_ring_bytes(key, bytes);
-        }
-        let needs_look = reading.program.needs_look() && !self.is_paused;
-        self.turns.set_next(key, &mut reading.turn, needs_look);
+        self.turns.set_next(key, &mut reading.turn);
     }
 
     /// Looks at the threads of these programs, from the program after the last.
@@ -277,25 +298,25 @@ impl ObservedReader {
             let Some(reading) = self.programs.get_mut(&key) else {
                 continue;
             };
-            if !reading.program.is_look_due(moment) {
+            if !reading.turn.is_active || !reading.program.is_look_due(moment) {
                 continue;
             }
             if budget.is_spent() {
                 return;
             }
-            reading.program.look(&mut self.files, &mut budget);
+            reading.look(&mut self.files, &mut budget);
             self.touched.insert(key);
             self.looked_last = Some(key);
         }
     }
 
-    /// Records the waits of all programs for which an entry is due, or all waits if `is_asked`.
-    fn record_waits(&mut self, is_asked: bool) {
+    /// Records the waits of all programs up to now.
+    fn record_waits(&mut self) {
         if self.is_paused {
             return;
         }
         for (key, reading) in &mut self.programs {
-            if reading.program.record_waits(is_asked) {
+            if reading.record_waits(true) {
                 self.touched.insert(*key);
             }
         }
@@ -410,7 +431,12 @@ impl ObservedReader {
         program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
         let ring_bytes = program.ring_bytes();
         let turn = self.turns.add(key);
-        self.programs.insert(key, Reading { program, turn });
+        let reading = Reading {
+            turn,
+            clock: ObservedClock::new(&place),
+            program: Box::new(program),
+        };
+        self.programs.insert(key, reading);
         self.touched.insert(key);
         if !is_spawned {
             self.list(key, &arrival, Remains::Pool(pool));
@@ -523,9 +549,13 @@ impl ObservedReader {
     /// Reads the rest of a program, and tells the supervisor that it has ended.
     fn end(&mut self, key: PoolId) {
         self.hidden.remove(&key);
-        let Some(Reading { program, .. }) = self.programs.remove(&key) else {
+        let Some(Reading {
+            mut program, clock, ..
+        }) = self.programs.remove(&key)
+        else {
             return;
         };
+        program.note_clock(&clock);
         let has_executed = program.has_executed();
         if let Some(used) = program.ended_cpu_ns().filter(|_| has_executed) {
             self.replaced.insert(program.pid, used);

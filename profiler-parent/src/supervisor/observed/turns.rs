@@ -11,16 +11,18 @@ use profiler_core::ids::PoolId;
 /// The readings without anything new after which a program counts as idle.
 const IDLE_AFTER: u32 = 25;
 /// The readings after which the time between two readings is doubled.
-const DOUBLED_AFTER: u32 = 16;
+const DOUBLED_AFTER: u32 = 8;
 /// The number of passes from one reading of an idle program to the next: at first, and at most.
 const SHORTEST: u64 = 8;
-const LONGEST: u64 = 32;
+const LONGEST: u64 = 64;
 
 /// The turn of one program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Turn {
     /// How many readings in a row have found nothing new.
     pub(super) quiet: u32,
+    /// Whether it is due in the next pass, however quiet it is.
+    pub(super) is_active: bool,
     /// The pass in which it is due.
     next: u64,
     /// Distinguishes programs that become idle in the same pass.
@@ -53,7 +55,7 @@ impl Turns {
             number: self.begun,
             ..Turn::default()
         };
-        self.set_next(key, &mut turn, true);
+        self.set_next(key, &mut turn);
         turn
     }
 
@@ -69,10 +71,9 @@ impl Turns {
         turn.next <= self.pass
     }
 
-    /// Notes that a program was read. `is_active` tells whether it is due in the next pass, however
-    /// quiet it is.
-    pub(super) fn set_next(&mut self, key: PoolId, turn: &mut Turn, is_active: bool) {
-        let pause = if is_active { 1 } else { turn.pause() };
+    /// Notes that a program was read.
+    pub(super) fn set_next(&mut self, key: PoolId, turn: &mut Turn) {
+        let pause = if turn.is_active { 1 } else { turn.pause() };
         turn.next = self.pass.saturating_add(pause);
         self.due.entry(turn.next).or_default().push(key);
     }
@@ -109,7 +110,7 @@ mod tests {
                 assert!(turns.is_due(&turn));
                 due.push(pass);
                 turn.quiet = if pass <= busy { 0 } else { turn.quiet + 1 };
-                turns.set_next(key, &mut turn, false);
+                turns.set_next(key, &mut turn);
             }
         }
         due
@@ -148,8 +149,10 @@ mod tests {
         turns.begin_pass();
         assert_eq!(turns.take_due(), [KEY]);
         turn.quiet = IDLE_AFTER + 1;
-        turns.set_next(KEY, &mut turn, true);
-        turns.set_next(KEY, &mut turn, false); // for a capture, in the same pass
+        turn.is_active = true;
+        turns.set_next(KEY, &mut turn);
+        turn.is_active = false;
+        turns.set_next(KEY, &mut turn); // for a capture, in the same pass
         turns.begin_pass();
         assert_eq!(turns.take_due(), [KEY]);
         assert!(!turns.is_due(&turn));
