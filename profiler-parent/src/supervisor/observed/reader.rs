@@ -36,7 +36,7 @@ use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::spawn::{ask_to_join, make_pool};
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 
-/// The time between two passes while programs run.
+/// The time between two passes while programs run. While all are idle, it is longer, see `turns`.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The number of passes between two checks whether hidden processes have ended, and whether files
 /// that were not finished are.
@@ -98,6 +98,8 @@ pub(super) struct ObservedReader {
     /// Captures that wait for a pass.
     meetings: Vec<Sender<()>>,
     turns: Turns,
+    /// When the next pass is made.
+    next_pass: Instant,
 }
 
 impl Reading {
@@ -163,16 +165,21 @@ impl ObservedReader {
             touched: BTreeSet::new(),
             meetings: Vec::new(),
             turns: Turns::default(),
+            next_pass: Instant::now() + PAUSE,
         }
     }
 
     /// Runs until the session ends.
     pub(super) fn run(mut self) {
         loop {
-            match self.orders.recv_timeout(PAUSE) {
+            match self.orders.recv_deadline(self.next_pass) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
-                Err(RecvTimeoutError::Timeout) => self.pass(false),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.pass(false);
+                    let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);
+                    self.next_pass = Instant::now() + PAUSE * passes;
+                }
             }
             if !self.carry_out_all() {
                 return;
