@@ -279,10 +279,10 @@ impl ObservedThreads {
         self.needs_look && self.is_periodic && !self.is_replaced && self.place.start.is_some()
     }
 
-    /// Whether a look is due at this moment.
+    /// Whether a look is due.
     #[must_use]
-    pub fn is_look_due(&self, moment: Instant) -> bool {
-        self.needs_look() && moment >= self.next_look
+    pub fn is_look_due(&self) -> bool {
+        self.needs_look() && now() >= self.next_look
     }
 
     /// Begins a look: reads states and counters, and copies stacks. True if there is anything to

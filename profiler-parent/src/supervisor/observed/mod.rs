@@ -23,6 +23,7 @@ mod mapped_files;
 mod pools;
 mod program;
 mod reader;
+mod reading;
 mod remarks;
 mod turns;
 

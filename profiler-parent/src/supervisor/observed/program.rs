@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
@@ -195,8 +195,8 @@ impl ObservedProgram {
     }
 
     /// Whether its threads are to be looked at now.
-    pub(super) fn is_look_due(&self, moment: Instant) -> bool {
-        self.threads.is_look_due(moment)
+    pub(super) fn is_look_due(&self) -> bool {
+        self.threads.is_look_due()
     }
 
     /// Records where its threads wait, and its counters.

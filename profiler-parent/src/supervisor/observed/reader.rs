@@ -29,8 +29,9 @@ use profiler_sys::OwnFile;
 use super::arrivals::{Arrival, identify};
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::program::ObservedProgram;
+use super::reading::Reading;
 use super::remarks::HIDDEN;
-use super::turns::{Turn, Turns};
+use super::turns::Turns;
 use crate::controller::{Event, Refusal};
 use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::spawn::{ask_to_join, make_pool};
@@ -41,9 +42,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The number of passes between two checks whether hidden processes have ended, and whether files
 /// that were not finished are.
 const IDLE_PASSES: u64 = 8;
-/// A program whose clock does not change is read once in this number of its turns: the file may be of
-/// another process than the one that is taken for it.
-const UNCHANGED_TURNS: u32 = 64;
 /// What the looks of one pass may do.
 const LOOKS_PER_PASS: LookBudget = LookBudget {
     threads: 256,
@@ -60,14 +58,6 @@ const WAIT_PASSES: u64 = 64;
 /// In how many passes the names are read after a change of the directory: the system notes the time
 /// of a change in steps of some milliseconds.
 const LOOKS: u32 = 3;
-
-/// A program that is read. An idle one costs a reading of its clock: its other data is elsewhere.
-#[derive(Debug)]
-struct Reading {
-    turn: Turn,
-    clock: ObservedClock,
-    program: Box<ObservedProgram>,
-}
 
 /// Reads the files of observed programs.
 #[derive(Debug)]
@@ -102,43 +92,6 @@ pub(super) struct ObservedReader {
     next_pass: Instant,
 }
 
-impl Reading {
-    /// Whether the program is to be read: a thread of it has run, or it was not read for long.
-    fn is_due(&mut self) -> bool {
-        let has_run = self.clock.has_run();
-        let quiet = self.turn.quiet;
-        self.turn.quiet = if has_run && self.clock.is_shown() {
-            0
-        } else {
-            quiet.saturating_add(1)
-        };
-        has_run || quiet.is_multiple_of(UNCHANGED_TURNS)
-    }
-
-    /// Reads its samples.
-    fn read(&mut self, files: &mut ObservedFiles, is_paused: bool) {
-        self.program.note_clock(&self.clock);
-        let samples = self.program.pass(files, is_paused).unwrap_or(0);
-        if samples > 0 {
-            self.turn.quiet = 0;
-        }
-        self.turn.is_active = self.program.needs_look() && !is_paused;
-    }
-
-    /// Looks at its threads.
-    fn look(&mut self, files: &mut ObservedFiles, budget: &mut LookBudget) {
-        self.program.note_clock(&self.clock);
-        self.program.look(files, budget);
-        self.turn.is_active = self.program.needs_look();
-    }
-
-    /// Records the waits for which an entry is due, or all. Returns whether there were any.
-    fn record_waits(&mut self, is_asked: bool) -> bool {
-        self.program.note_clock(&self.clock);
-        self.program.record_waits(is_asked)
-    }
-}
-
 impl ObservedReader {
     pub(super) fn new(
         context: Arc<SupervisorContext>,
@@ -165,7 +118,7 @@ impl ObservedReader {
             touched: BTreeSet::new(),
             meetings: Vec::new(),
             turns: Turns::default(),
-            next_pass: Instant::now() + PAUSE,
+            next_pass: now() + PAUSE,
         }
     }
 
@@ -178,7 +131,7 @@ impl ObservedReader {
                 Err(RecvTimeoutError::Timeout) => {
                     self.pass(false);
                     let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);
-                    self.next_pass = Instant::now() + PAUSE * passes;
+                    self.next_pass = now() + PAUSE * passes;
                 }
             }
             if !self.carry_out_all() {
@@ -297,7 +250,6 @@ impl ObservedReader {
         } else {
             LOOKS_PER_PASS
         };
-        let moment = Instant::now();
         keys.sort_unstable();
         let first = keys.partition_point(|key| self.looked_last.is_some_and(|last| *key <= last));
         keys.rotate_left(first);
@@ -305,7 +257,7 @@ impl ObservedReader {
             let Some(reading) = self.programs.get_mut(&key) else {
                 continue;
             };
-            if !reading.turn.is_active || !reading.program.is_look_due(moment) {
+            if !reading.turn.is_active || !reading.program.is_look_due() {
                 continue;
             }
             if budget.is_spent() {
@@ -601,6 +553,11 @@ fn loaded_files(text: &ObservedText, pid: ProcessId) -> Vec<LoadedFile> {
         }
     });
     files.collect()
+}
+
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
 }
 
 /// The part of a file's name that tells when it was made.
