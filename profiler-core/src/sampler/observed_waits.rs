@@ -17,7 +17,7 @@
 //!
 //! Invariants: nothing is read of another process that gets the number of this one; each processor
 //! time is recorded once; the time between two looks is at least [`PAUSE`], and [`SHARE`] times what
-//! the last one has taken.
+//! the last one has taken, or [`SHARE_OF_PART`] times.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
@@ -39,6 +39,8 @@ use crate::time::Timestamp;
 const PAUSE: Duration = Duration::from_millis(40);
 /// The same as a multiple of the time that a look takes.
 const SHARE: u32 = 50;
+/// The same if the look had to leave out threads.
+const SHARE_OF_PART: u32 = 10;
 /// The processor time that a process may use for its end, in nanoseconds: if it has used no more
 /// since its clock was last read, its threads have waited until then.
 const END_NS: u64 = 1_000_000;
@@ -151,6 +153,8 @@ pub struct ObservedThreads {
     /// Whether another program was executed in place of this one.
     is_replaced: bool,
     taken: LookTaken,
+    /// Whether the last look had to leave out threads.
+    is_part: bool,
     is_refused: bool,
     gone: GoneRows,
     /// Processor time of samples without stacks, and of threads while nothing was recorded.
@@ -187,6 +191,7 @@ impl ObservedThreads {
             program: None,
             is_replaced: false,
             taken: LookTaken::default(),
+            is_part: false,
             is_refused: false,
             gone: GoneRows::default(),
             accounted_ns: 0,
@@ -314,7 +319,8 @@ impl ObservedThreads {
 
     fn pause(&mut self) {
         let cost = self.began_look.elapsed();
-        self.next_look = self.began_look + PAUSE.max(cost.saturating_mul(SHARE));
+        let share = if self.is_part { SHARE_OF_PART } else { SHARE };
+        self.next_look = self.began_look + PAUSE.max(cost.saturating_mul(share));
     }
 
     /// Notes that the process has executed another program: nothing more is recorded.
@@ -385,6 +391,7 @@ impl ObservedThreads {
             self.taken.take((process, other), (tid, thread), times, budget);
             self.looked_last = tid;
         }
+        self.is_part = budget.is_spent();
         self.is_refused |= self.taken.is_refused;
         self.accounted_ns = self.accounted_ns.saturating_add(self.taken.skipped_ns);
         self.needs_look = all.values().any(|thread| !thread.waits.was_seen_since(since));

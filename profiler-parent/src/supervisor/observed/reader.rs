@@ -45,7 +45,7 @@ const IDLE_PASSES: u64 = 8;
 /// What the looks of one pass may do.
 const LOOKS_PER_PASS: LookBudget = LookBudget {
     threads: 256,
-    stacks: 32,
+    stacks: 64,
 };
 /// What the looks before a capture may do.
 const LOOKS_FOR_CAPTURE: LookBudget = LookBudget {
