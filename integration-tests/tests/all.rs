@@ -16,6 +16,7 @@ mod agent_forks;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_library;
 mod agent_observed;
+mod agent_observed_waits;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_programs;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

@@ -80,6 +80,20 @@ pub mod observed {
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
     pub use crate::sampler::observed::{LoadedFile, ObservedFiles, ObservedProcess, ObservedStack};
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    pub use crate::sampler::observed_look::LookBudget;
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    pub use crate::sampler::observed_waits::{
+        ObservedClock, ObservedPlace, ObservedThreads, SampledThread,
+    };
 }
 
 pub mod panic_note {

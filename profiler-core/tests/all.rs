@@ -46,6 +46,8 @@ mod held_up_threads;
 mod hygiene;
 #[cfg(feature = "enabled")]
 mod labels;
+#[cfg(all(feature = "enabled", target_os = "linux", not(profiler_portable)))]
+mod observed_waits;
 #[cfg(feature = "enabled")]
 mod overtaken_reader;
 #[cfg(feature = "enabled")]

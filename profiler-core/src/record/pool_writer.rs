@@ -16,17 +16,18 @@ use super::writer::{Front, Own, PayloadBuffer, RowOwnership, ThreadContext, hand
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign};
 use crate::entry_counts::DropReason;
 use crate::ids::{
-    ByteLimit, ChunkIndex, DefinitionId, ProcessId, ProcessStart, ThreadId, ThreadIndex,
+    ByteLimit, ChunkIndex, CounterIndex, DefinitionId, ProcessId, ProcessStart, ThreadId,
+    ThreadIndex,
 };
 use crate::manager::rows::NewThread;
 use crate::manager::update::ManagerUpdate;
 use crate::manager::{ChunkManager, maintenance};
-use crate::pool::definitions::{DefineError, Definition};
+use crate::pool::definitions::{CounterDefinition, DefineError, Definition};
 use crate::pool::layout::{Life, header as at};
 use crate::pool::live::RowUse;
 use crate::pool::slot::Commit;
 use crate::pool::{AttachError, Pool};
-use crate::time::{Anchor, Timestamp};
+use crate::time::{Anchor, TimeConverter, Timestamp};
 use profiler_sys::OwnFile;
 
 /// A chunk that fills within this time calls for a larger one.
@@ -67,6 +68,7 @@ pub struct PoolWriter {
     manager: Arc<ChunkManager>,
     own: Own,
     chunk: Option<ChunkIndex>,
+    clock: TimeConverter,
 }
 
 // SAFETY: `own` points into the pool that `manager` keeps mapped, and only through a unique
@@ -119,6 +121,7 @@ impl PoolWriter {
             manager,
             own,
             chunk: None,
+            clock,
         };
         writer.maintain();
         Ok(writer)
@@ -199,6 +202,46 @@ impl PoolWriter {
     pub fn forget_thread(&self, thread: PoolThread) {
         let state = &mut *self.manager.lock();
         state.rows.let_go(&self.manager, &state.chunks, thread.row);
+    }
+
+    /// Makes a counter. `None` without room for it.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
+    pub(crate) fn add_counter(
+        &self,
+        (name, category, description): (&str, &str, &str),
+    ) -> Option<CounterIndex> {
+        let mut state = self.manager.lock();
+        let cell = state.rows.add_counter(&self.manager)?;
+        let definition = Definition::Counter(CounterDefinition {
+            cell,
+            name: name.to_owned(),
+            category: category.to_owned(),
+            description: description.to_owned(),
+        });
+        let id = self.manager.pool().define(&definition).ok()?;
+        self.manager.pool().counter(cell)?.publish(id);
+        Some(cell)
+    }
+
+    /// Sets a counter that [`Self::add_counter`] has made; a value that it has is no change.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
+    pub(crate) fn set_counter(&self, counter: CounterIndex, value: i64) {
+        let cell = self.manager.pool().counter(counter);
+        if let Some(cell) = cell.filter(|cell| cell.get() != value) {
+            cell.set(value);
+        }
+    }
+
+    /// The chunks and the rows of the pool.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
+    pub(crate) fn manager(&self) -> &ChunkManager {
+        &self.manager
+    }
+
+    /// A duration in units of timestamps.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
+    pub(crate) fn ticks_in(&self, ns: u64) -> u64 {
+        self.clock.ticks_in(ns)
     }
 
     /// Counts an entry that was not recorded.

@@ -16,16 +16,26 @@ use crate::params::Features;
 use crate::sys;
 use crate::time::Timestamp;
 
-static PROCESS_CPU: Counter = Counter::new(
+/// The name, the category and the description of a counter.
+pub(super) type CounterTexts = (&'static str, &'static str, &'static str);
+
+pub(super) const PROCESS_CPU_TEXTS: CounterTexts = (
     "processCPU",
     "CPU",
     "Processor time that the process has used, in nanoseconds",
 );
-static RESIDENT: Counter = Counter::new(
+pub(super) const RESIDENT_TEXTS: CounterTexts = (
     "Resident memory",
     "Memory",
     "Memory that the process has resident",
 );
+
+static PROCESS_CPU: Counter = counter(PROCESS_CPU_TEXTS);
+static RESIDENT: Counter = counter(RESIDENT_TEXTS);
+
+const fn counter((name, category, description): CounterTexts) -> Counter {
+    Counter::new(name, category, description)
+}
 
 /// The counters that the profiler itself measures at every tick.
 #[derive(Debug)]
@@ -43,6 +53,17 @@ struct Last {
     written: u64,
 }
 
+/// The values that the counters of a pool had at the last tick, and those that have changed.
+#[derive(Debug, Default)]
+pub(super) struct CounterChanges {
+    last: Vec<Last>,
+    tick: u64,
+    /// The values to write for the previous tick.
+    pub(super) before: Vec<CounterValue>,
+    /// The values to write for this tick.
+    pub(super) now: Vec<CounterValue>,
+}
+
 /// Writes the counters of a process, tick by tick.
 #[derive(Debug)]
 pub(crate) struct CounterSampler {
@@ -50,13 +71,8 @@ pub(crate) struct CounterSampler {
     /// See `SamplerConfig::flush_counters`.
     flush: fn(),
     measured: Measured,
-    last: Vec<Last>,
-    tick: u64,
+    changes: CounterChanges,
     last_at: Timestamp,
-    /// The values to write for the previous tick.
-    before: Vec<CounterValue>,
-    /// The values to write for this tick.
-    now: Vec<CounterValue>,
 }
 
 impl CounterSampler {
@@ -70,19 +86,12 @@ impl CounterSampler {
         let memory = wants(Features::MEMORY)
             .then(sys::ResidentMemory::open)
             .flatten();
-        let measured = Measured { cpu_before, memory };
-        let last = Vec::new();
-        let before = Vec::new();
-        let now = Vec::new();
         Self {
             manager,
             flush,
-            measured,
-            last,
-            tick: 0,
+            measured: Measured { cpu_before, memory },
+            changes: CounterChanges::default(),
             last_at: Timestamp::ZERO,
-            before,
-            now,
         }
     }
 
@@ -91,27 +100,27 @@ impl CounterSampler {
     pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp, cpu_ns: Option<u64>) {
         (self.flush)();
         self.measured.take(cpu_ns);
-        self.tick += 1;
-        self.find_changes();
-        if !self.before.is_empty() {
-            writer.counters(self.last_at, &self.before);
+        self.changes.find(&self.manager);
+        if !self.changes.before.is_empty() {
+            writer.counters(self.last_at, &self.changes.before);
         }
-        if !self.now.is_empty() {
-            writer.counters(at, &self.now);
+        if !self.changes.now.is_empty() {
+            writer.counters(at, &self.changes.now);
         }
         self.last_at = at;
     }
+}
 
-    /// Finds the values that changed.
-    fn find_changes(&mut self) {
+impl CounterChanges {
+    /// Begins a tick, and finds the values that have changed since the one before.
+    pub(super) fn find(&mut self, manager: &ChunkManager) {
         let Self {
-            manager,
             last,
             tick,
             before,
             now,
-            ..
         } = self;
+        *tick += 1;
         before.clear();
         now.clear();
         // If another thread holds the lock, new counters are found at a later tick.
@@ -233,15 +242,14 @@ mod tests {
 
     /// The values that a tick writes: for the previous tick, and for itself.
     fn tick(sampler: &mut CounterSampler) -> (Written, Written) {
-        sampler.tick += 1;
-        sampler.find_changes();
+        sampler.changes.find(&sampler.manager);
         let plain = |values: &[CounterValue]| {
             values
                 .iter()
                 .map(|value| (value.cell.get(), value.value, value.number))
                 .collect()
         };
-        (plain(&sampler.before), plain(&sampler.now))
+        (plain(&sampler.changes.before), plain(&sampler.changes.now))
     }
 
     #[test]

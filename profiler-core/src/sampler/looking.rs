@@ -30,7 +30,7 @@ use crate::time::Timestamp;
 
 /// If a thread uses this number of intervals of processor time and its trigger takes no sample, the
 /// thread gets a sample without a stack, and its signal mask is checked.
-const MAX_UNTAKEN: u64 = 10;
+pub(super) const MAX_UNTAKEN: u64 = 10;
 /// The same for perf events, which take no sample while the system works for the thread.
 const MAX_UNTAKEN_BY_EVENTS: u64 = 100;
 /// The maximum number of idle threads that a pass looks at, see [`Looking::in_turn`].

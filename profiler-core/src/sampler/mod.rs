@@ -66,6 +66,10 @@ native! {
     mod modules;
     mod notices;
     pub(crate) mod observed;
+    mod observed_counters;
+    pub(crate) mod observed_look;
+    mod observed_threads;
+    pub(crate) mod observed_waits;
     mod overhead_budget;
     mod prologue;
     mod quiet_period;

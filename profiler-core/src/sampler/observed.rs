@@ -16,10 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::PlacedFrame;
+use super::calls::{CodeBytes, CodeReader};
 use super::elf::Image;
 use super::function_starts::FunctionStarts;
-use super::unwind::{Cache, Copied, Placed, Snapshot, StackToWalk, walk};
+use super::unwind::{
+    Cache, Copied, Placed, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk,
+};
 use super::writer::{SampleSpan, SampleWriter};
+use crate::entry::periodic::CounterValue;
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::pool::definitions::{Definition, ModuleDefinition};
@@ -27,6 +31,7 @@ use crate::record::pool_writer::PoolWriter;
 use crate::sample_types::Sample;
 use crate::sys::native::machine::Registers;
 use crate::sys::native::memory::OwnMemory;
+use crate::sys::native::tasks::Wait;
 use crate::time::Timestamp;
 
 /// The most files whose tables are kept.
@@ -94,6 +99,8 @@ struct FileTables {
 pub struct ObservedFiles {
     tables: HashMap<FileKey, Option<Arc<FileTables>>>,
     cache: Cache,
+    /// For waiting threads, whose frame pointer is not known: a failure may spoil it.
+    waiting_cache: Cache,
     frames: Vec<PlacedFrame>,
     plain: Vec<Frame>,
 }
@@ -103,6 +110,7 @@ impl Default for ObservedFiles {
         Self {
             tables: HashMap::new(),
             cache: Cache::new(),
+            waiting_cache: Cache::new(),
             frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
             plain: Vec::with_capacity(MAX_FRAMES),
         }
@@ -305,22 +313,109 @@ impl ObservedProcess {
         };
         let walked = walk(&self.snapshot, &mut files.cache, to_walk, &mut files.frames);
         self.has_met_unknown |= walked.unknown.is_some();
+        let span = SampleSpan {
+            ticks: stack.ticks,
+            ..SampleSpan::TICK
+        };
+        self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked)
+    }
+
+    /// Unwinds the stack of a thread that waits. `code` is the memory of the process.
+    pub(super) fn walk_waiting(
+        &mut self,
+        files: &mut ObservedFiles,
+        wait: Wait,
+        stack: &Copied<'_>,
+        code: &dyn CodeBytes,
+    ) -> Walked {
+        let registers = Registers {
+            pc: wait.pc,
+            sp: wait.sp,
+            fp: UNKNOWN_FRAME_POINTER,
+            lr: 0,
+        };
+        let code = CodeReader::new(code, &self.snapshot);
+        let to_walk = StackToWalk {
+            registers,
+            words: stack,
+            code: Some(&code),
+            generated: None,
+        };
+        let cache = &mut files.waiting_cache;
+        let walked = walk(&self.snapshot, cache, to_walk, &mut files.frames);
+        if walked.has_spoiled_cache {
+            files.waiting_cache = Cache::new();
+        }
+        self.has_met_unknown |= walked.unknown.is_some();
+        walked
+    }
+
+    /// Records the stack that was walked last; false if it was dropped.
+    pub(super) fn add_walked(
+        &mut self,
+        files: &mut ObservedFiles,
+        thread: ThreadId,
+        (at, cpu_ns, span): (Timestamp, u64, SampleSpan),
+        walked: Walked,
+    ) -> bool {
         let first = files.frames.len().saturating_sub(walked.len);
         files.plain.clear();
         let frames = files.frames.get(first..).unwrap_or_default();
         files.plain.extend(frames.iter().map(|(frame, _)| *frame));
         let sample = Sample {
-            at: stack.at,
-            cpu_ns: Some(stack.cpu_ns),
+            at,
+            cpu_ns: Some(cpu_ns),
             frames: &files.plain,
             cut: walked.cut,
             failed: walked.failed,
         };
-        self.add_sample(thread, &sample, stack.ticks)
+        self.samples
+            .add_sample(&mut self.writer, thread, &sample, span)
+    }
+
+    /// Records that a thread waited, as its last sample shows, for `ticks` up to `until`, and
+    /// whether it `goes_on` to wait.
+    pub(super) fn repeat_wait(
+        &mut self,
+        thread: ThreadId,
+        (ticks, until): (u64, Timestamp),
+        goes_on: bool,
+    ) -> bool {
+        let span = SampleSpan {
+            ticks,
+            waited: true,
+            waits: goes_on,
+        };
+        let at = (until, Some(0));
+        self.samples
+            .add_repeated(&mut self.writer, thread, at, span)
+    }
+
+    /// Records values of counters.
+    pub(super) fn add_counters(&mut self, at: Timestamp, values: &[CounterValue]) {
+        self.samples.add_counters(&mut self.writer, at, values);
+    }
+
+    /// Forgets the last stacks of all threads for which `is_there` returns false.
+    pub(super) fn keep_only(&mut self, is_there: impl Fn(ThreadId) -> bool) {
+        self.samples.keep_only(is_there);
     }
 
     /// Records processor time of a thread whose stack is not known.
     pub fn add_time(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: u64, ticks: u64) -> bool {
+        let span = SampleSpan {
+            ticks,
+            ..SampleSpan::TICK
+        };
+        self.add_bare(thread, (at, cpu_ns, span))
+    }
+
+    /// Records a sample without a stack.
+    pub(super) fn add_bare(
+        &mut self,
+        thread: ThreadId,
+        (at, cpu_ns, span): (Timestamp, u64, SampleSpan),
+    ) -> bool {
         let sample = Sample {
             at,
             cpu_ns: Some(cpu_ns),
@@ -328,16 +423,8 @@ impl ObservedProcess {
             cut: false,
             failed: false,
         };
-        self.add_sample(thread, &sample, ticks)
-    }
-
-    fn add_sample(&mut self, thread: ThreadId, sample: &Sample<'_>, ticks: u64) -> bool {
-        let span = SampleSpan {
-            ticks,
-            ..SampleSpan::TICK
-        };
         self.samples
-            .add_sample(&mut self.writer, thread, sample, span)
+            .add_sample(&mut self.writer, thread, &sample, span)
     }
 }
 

@@ -42,7 +42,7 @@ const OWN_THREADS: &str = "profiler-";
 /// The time between a list and the next one, from the processor time of this list and of the one
 /// before. A single expensive list changes nothing: the first list reads memory and executes code
 /// for the first time, and a list may be interrupted.
-fn listing_pause(cost: Duration, cost_before: Duration) -> Duration {
+pub(super) fn listing_pause(cost: Duration, cost_before: Duration) -> Duration {
     cost.min(cost_before)
         .saturating_mul(LISTING_SHARE)
         .clamp(LISTING.0, LISTING.1)

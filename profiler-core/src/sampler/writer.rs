@@ -253,8 +253,18 @@ impl SampleWriter {
 
     /// Records the values of counters.
     pub(crate) fn counters(&mut self, at: Timestamp, values: &[CounterValue]) -> bool {
+        self.add_counters(&mut OwnChunks, at, values)
+    }
+
+    /// Like [`Self::counters`], for a process whose pool `target` writes.
+    pub(crate) fn add_counters(
+        &mut self,
+        target: &mut impl EntryTarget,
+        at: Timestamp,
+        values: &[CounterValue],
+    ) -> bool {
         self.place
-            .write(&mut OwnChunks, Kind::Counters, at, None, |_, room| {
+            .write(target, Kind::Counters, at, None, |_, room| {
                 let len = values.len().saturating_mul(COUNTER_VALUE_BYTES);
                 let (places, _) = room.get_mut(..len)?.as_chunks_mut::<COUNTER_VALUE_BYTES>();
                 places

@@ -10,6 +10,7 @@
 pub(crate) mod alternate_stack;
 pub(crate) mod machine;
 pub(crate) mod memory;
+pub(crate) mod other_process;
 pub(crate) mod perf_event;
 pub(crate) mod signal;
 pub(crate) mod tasks;

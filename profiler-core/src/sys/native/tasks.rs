@@ -1,14 +1,16 @@
-//! The threads of this process as the system reports them: numbers, names, clocks, waits.
+//! The threads of a process as the system reports them: numbers, names, clocks, waits.
 //!
-//! Called by the sampler's thread. Reading names allocates; [`cpu_ns`] and [`doing`], called at
-//! every tick, and [`list`] into a reused vector do not.
+//! Called by the sampler's thread for this process, and through `other_process` for others. Reading
+//! names allocates; [`cpu_ns`] and [`doing`], called at every tick, and [`list`] into a reused
+//! vector do not.
 
 use std::ffi::CStr;
 use std::io::Write;
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::fs::{CWD, Mode, OFlags, RawDir};
 
-use crate::ids::ThreadId;
+use crate::ids::{ProcessId, ThreadId};
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,32 +51,117 @@ impl Wait {
     }
 }
 
-/// Writes the numbers of all threads, sorted, into `all`.
+/// The place of the files about the threads of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tasks<'a> {
+    /// The folder to which `path` is relative.
+    folder: BorrowedFd<'a>,
+    path: &'static str,
+}
+
+impl<'a> Tasks<'a> {
+    /// The threads of this process.
+    const OWN: Tasks<'static> = Tasks {
+        folder: CWD,
+        path: "/proc/self/task",
+    };
+
+    /// The threads of the process whose folder in `/proc` this is.
+    pub(super) const fn of(folder: BorrowedFd<'a>) -> Self {
+        Self {
+            folder,
+            path: "task",
+        }
+    }
+
+    /// See [`list`].
+    pub(super) fn list(self, all: &mut Vec<ThreadId>) -> std::io::Result<()> {
+        all.clear();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(self.folder, self.path, flags, Mode::empty())?;
+        let mut room = [std::mem::MaybeUninit::<u8>::uninit(); 4096];
+        let mut tasks = RawDir::new(folder, &mut room);
+        while let Some(Ok(task)) = tasks.next() {
+            all.extend(
+                task.file_name()
+                    .to_str()
+                    .ok()
+                    .and_then(|name| name.parse().ok())
+                    .map(ThreadId::new),
+            );
+        }
+        all.sort_unstable();
+        // A file system that is not the real `/proc`, or that hides this process, lists nothing.
+        if all.is_empty() {
+            Err(std::io::ErrorKind::NotFound.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// See [`doing`].
+    pub(super) fn doing(self, thread: ThreadId) -> Doing {
+        let mut text = [0; 256];
+        if let Some(doing) = self.read(thread, "syscall", &mut text).and_then(parse) {
+            return doing;
+        }
+        // Only the owner of the process may read `syscall`. For a process that has changed its
+        // user, or is not dumpable, the owner is root. Some kernels do not have the file. All users
+        // may read `stat`.
+        self.read(thread, "stat", &mut text)
+            .and_then(parse_state)
+            .unwrap_or(Doing::Unknown)
+    }
+
+    /// Reads the start of a file about a thread, without allocating. A name in it may contain any
+    /// bytes: the longest part that is text is returned.
+    pub(super) fn read<'t>(
+        self,
+        thread: ThreadId,
+        file: &str,
+        text: &'t mut [u8],
+    ) -> Option<&'t str> {
+        let text = self.read_bytes(thread, file, text)?;
+        match std::str::from_utf8(text) {
+            Ok(text) => Some(text),
+            Err(_) => text
+                .utf8_chunks()
+                .map(|chunk| chunk.valid())
+                .max_by_key(|valid| valid.len()),
+        }
+    }
+
+    /// Like [`Self::read`], for bytes.
+    pub(super) fn read_bytes<'t>(
+        self,
+        thread: ThreadId,
+        file: &str,
+        text: &'t mut [u8],
+    ) -> Option<&'t [u8]> {
+        let mut path = [0; 64];
+        write!(path.as_mut_slice(), "{}/{thread}/{file}\0", self.path).ok()?;
+        read_at(self.folder, CStr::from_bytes_until_nul(&path).ok()?, text)
+    }
+}
+
+/// Reads the start of a file in a folder, without allocating.
+pub(super) fn read_at<'t>(
+    folder: BorrowedFd<'_>,
+    path: &CStr,
+    text: &'t mut [u8],
+) -> Option<&'t [u8]> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, path, flags, Mode::empty()).ok()?;
+    let len = rustix::io::pread(&file, &mut *text, 0).ok()?;
+    text.get(..len)
+}
+
+/// Writes the numbers of all threads of this process, sorted, into `all`.
 ///
 /// # Errors
 /// The error of the system that does not provide the list; `all` is empty then.
 pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
-    all.clear();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(c"/proc/self/task", flags, Mode::empty())?;
-    let mut room = [std::mem::MaybeUninit::<u8>::uninit(); 4096];
-    let mut tasks = RawDir::new(folder, &mut room);
-    while let Some(Ok(task)) = tasks.next() {
-        all.extend(
-            task.file_name()
-                .to_str()
-                .ok()
-                .and_then(|name| name.parse().ok())
-                .map(ThreadId::new),
-        );
-    }
-    all.sort_unstable();
-    // A file system that is not the real `/proc`, or that hides this process, lists nothing.
-    if all.is_empty() {
-        Err(std::io::ErrorKind::NotFound.into())
-    } else {
-        Ok(())
-    }
+    Tasks::OWN.list(all)
 }
 
 /// A thread's name in the system, at most 15 bytes.
@@ -85,9 +172,8 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
 
 /// Whether a thread blocks this signal. `None` if the system does not report it.
 pub(crate) fn blocks_signal(thread: ThreadId, signal: libc::c_int) -> Option<bool> {
-    let mut path = [0; 64];
     let mut text = [0; STATUS_BYTES];
-    let status = read(&mut path, thread, "status", &mut text)?;
+    let status = Tasks::OWN.read(thread, "status", &mut text)?;
     let mask = u64::from_str_radix(field(status, "SigBlk:")?, 16).ok()?;
     Some(mask & (1 << (signal - 1)) != 0)
 }
@@ -97,9 +183,8 @@ pub(crate) fn blocks_signal(thread: ThreadId, signal: libc::c_int) -> Option<boo
 ///
 /// If this returns the same number for a thread twice, the thread has not waited in between.
 pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
-    let mut path = [0; 64];
     let mut text = [0; STATUS_BYTES];
-    let status = read(&mut path, thread, "status", &mut text)?;
+    let status = Tasks::OWN.read(thread, "status", &mut text)?;
     let waits = field(status, "voluntary_ctxt_switches:")?.parse().ok()?;
     field(status, "State:")?.starts_with('R').then_some(waits)
 }
@@ -107,19 +192,13 @@ pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
 /// The number of filters of the calling thread's system calls. `None` if the system does not report
 /// it, as before Linux 5.9.
 pub(crate) fn own_filters() -> Option<u32> {
-    let mut path = [0; 64];
     let mut text = [0; STATUS_BYTES];
-    let status = read(
-        &mut path,
-        crate::sys::current_thread_id(),
-        "status",
-        &mut text,
-    )?;
+    let status = Tasks::OWN.read(crate::sys::current_thread_id(), "status", &mut text)?;
     field(status, "Seccomp_filters:")?.parse().ok()
 }
 
 /// The value of a line of a `status` file.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status
         .lines()
         .find_map(|line| line.strip_prefix(name))
@@ -128,13 +207,20 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 
 /// The size of the buffer for a `status` file. The file is longer only for a process in a thousand
 /// groups, whose threads are therefore not signalled.
-const STATUS_BYTES: usize = 8192;
+pub(super) const STATUS_BYTES: usize = 8192;
 
 /// Processor time of a thread so far; `None` if it has ended.
 pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
     // The kernel's number for a thread's clock: the complement of the thread's number, "per thread"
     // and "scheduler's".
     clock_ns((!libc::clockid_t::try_from(thread.get()).ok()? << 3) | 4 | 2)
+}
+
+/// Processor time of all threads of a process so far, also of those that have ended. `None` if the
+/// process has ended and its parent has waited for it.
+pub(crate) fn process_cpu_ns(process: ProcessId) -> Option<u64> {
+    // The same for a process: without the bit for a thread.
+    clock_ns((!libc::clockid_t::try_from(process.get()).ok()? << 3) | 2)
 }
 
 /// Processor time of the calling thread so far; 0 if the system does not report it.
@@ -156,17 +242,7 @@ fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
 
 /// The present state of a thread, read without disturbing it.
 pub(crate) fn doing(thread: ThreadId) -> Doing {
-    let mut path = [0; 64];
-    let mut text = [0; 256];
-    if let Some(doing) = read(&mut path, thread, "syscall", &mut text).and_then(parse) {
-        return doing;
-    }
-    // Only the owner of the process may read `syscall`. For a process that has changed its user, or
-    // is not dumpable, the owner is root. Some kernels do not have the file. All users may read
-    // `stat`.
-    read(&mut path, thread, "stat", &mut text)
-        .and_then(parse_state)
-        .unwrap_or(Doing::Unknown)
+    Tasks::OWN.doing(thread)
 }
 
 /// The error that explains why the system reports nothing about threads; `None` if it does report.
@@ -186,28 +262,6 @@ fn parse_state(text: &str) -> Option<Doing> {
     } else {
         Doing::WaitingSomewhere
     })
-}
-
-/// Reads the start of a file about a thread, without allocating.
-fn read<'a>(
-    path: &mut [u8; 64],
-    thread: ThreadId,
-    file: &str,
-    text: &'a mut [u8],
-) -> Option<&'a str> {
-    write!(path.as_mut_slice(), "/proc/self/task/{thread}/{file}\0").ok()?;
-    let path = CStr::from_bytes_until_nul(path).ok()?;
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let len = rustix::io::pread(&file, &mut *text, 0).ok()?;
-    // A name may contain any bytes.
-    let text = text.get(..len)?;
-    match std::str::from_utf8(text) {
-        Ok(text) => Some(text),
-        Err(_) => text
-            .utf8_chunks()
-            .map(|chunk| chunk.valid())
-            .max_by_key(|valid| valid.len()),
-    }
 }
 
 /// Parses `running`, or the call, its six arguments if it is a call, and the two addresses.

@@ -23,7 +23,9 @@ mod mapped_files;
 mod pools;
 mod program;
 mod reader;
+mod reading;
 mod remarks;
+mod turns;
 
 use std::io;
 use std::sync::Arc;

@@ -2,9 +2,8 @@
 //!
 //! Used by the reader's thread. Invariants: the processor times of the samples of a thread add up to
 //! the time of its last sample; what the program used besides is recorded at its end, without a
-//! stack.
+//! stack; nothing is recorded of a program that its process has left.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,21 +12,24 @@ use std::time::Duration;
 use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
-    LoadedFile, ObservedFiles, ObservedProcess, ObservedStack, PoolThread,
+    LoadedFile, LookBudget, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
+    ObservedStack, ObservedThreads, SampledThread,
 };
-use profiler_core::session::DropReason;
+use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
 use profiler_observed::file::ObservedFile;
-use profiler_observed::layout::{Ending, IS_CUT, PAGE, SampleHead};
+use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, PAGE, SampleHead};
 
 use super::mapped_files::{ListingPause, mapped_files};
-use super::remarks::remarks;
+use super::remarks::{NO_WAITING_STACKS, remarks};
 
 /// The pages of the ring are doubled when a reading finds this number of samples, or one was
 /// refused.
 const CROWDED: usize = 8;
 /// The least time between two readings.
 const PASS: Duration = Duration::from_millis(20);
+/// The least time between two looks.
+const LOOK: Duration = Duration::from_millis(40);
 /// The most refused samples that one reading counts: the number is the program's own claim.
 const MAX_COUNTED: u64 = 10_000;
 /// The most grants of 16 pages.
@@ -41,18 +43,6 @@ struct ReadSample {
     words: std::ops::Range<usize>,
 }
 
-/// A thread of the program.
-#[derive(Debug)]
-struct ObservedThread {
-    /// How often the row was used when this thread had it.
-    uses: u32,
-    tid: ThreadId,
-    /// Its row in the pool; `None` for the main thread, and if the pool has no room.
-    row: Option<PoolThread>,
-    /// The processor time up to which it has samples.
-    sampled_ns: u64,
-}
-
 /// A program that is observed.
 #[derive(Debug)]
 pub(super) struct ObservedProgram {
@@ -60,7 +50,9 @@ pub(super) struct ObservedProgram {
     path: PathBuf,
     file: ObservedFile,
     process: ObservedProcess,
-    threads: HashMap<u32, ObservedThread>,
+    threads: ObservedThreads,
+    /// Whether the profile tells that waiting threads have no stacks.
+    is_refusal_told: bool,
     loaded: Vec<LoadedFile>,
     listing: ListingPause,
     /// The updates of the chunk manager since they were last taken.
@@ -69,6 +61,8 @@ pub(super) struct ObservedProgram {
     base_ns: u64,
     /// The processor time in samples.
     recorded_ns: u64,
+    /// The processor time of samples that were not recorded.
+    discarded_ns: u64,
     refused: u64,
     interval_ns: u64,
     samples: Vec<ReadSample>,
@@ -76,12 +70,12 @@ pub(super) struct ObservedProgram {
 }
 
 impl ObservedProgram {
-    /// Observes a program. `base_ns` is the processor time of its process when it began.
+    /// Observes a program, in a session with these parameters.
     pub(super) fn new(
-        pid: ProcessId,
+        place: ObservedPlace,
         (path, file): (PathBuf, ObservedFile),
         process: ObservedProcess,
-        (base_ns, interval_ns): (u64, u64),
+        params: &SessionParams,
     ) -> Self {
         let updates = Arc::new(Mutex::new(ManagerUpdate::None));
         let folded = Arc::clone(&updates);
@@ -92,18 +86,20 @@ impl ObservedProgram {
                 .fold(update);
         });
         Self {
-            pid,
+            pid: place.pid,
             path,
             file,
+            threads: ObservedThreads::new(&process, place, params),
             process,
-            threads: HashMap::new(),
+            is_refusal_told: false,
             loaded: Vec::new(),
             listing: ListingPause::new(),
             updates,
-            base_ns,
+            base_ns: place.base_ns,
             recorded_ns: 0,
+            discarded_ns: 0,
             refused: 0,
-            interval_ns: interval_ns.max(1),
+            interval_ns: params.interval_ns.max(1),
             samples: Vec::new(),
             words: Vec::new(),
         }
@@ -142,6 +138,13 @@ impl ObservedProgram {
         self.file
             .header()
             .is_ok_and(|header| header.ending == Ending::Recorder as u32)
+    }
+
+    /// Whether the program is observed still, as its file says.
+    fn is_running(&self) -> bool {
+        self.file
+            .header()
+            .is_ok_and(|header| header.ending == Ending::None as u32)
     }
 
     /// The processor time of the process at the end of the program, if it has stored that.
@@ -184,21 +187,61 @@ impl ObservedProgram {
     fn find_new_files(&mut self, files: &mut ObservedFiles) {
         let is_unknown = |sample: &ReadSample| !self.process.knows(sample.head.pc);
         let has_unknown = self.samples.iter().any(is_unknown) || self.process.take_unknown();
-        if !self.listing.is_over(PASS) || !has_unknown {
-            return;
+        if self.listing.is_over(PASS) && has_unknown {
+            let known = (self.pid, &mut self.loaded, &mut self.listing);
+            find_files(known, files, &mut self.process);
         }
-        let is_known = |file: &LoadedFile| {
-            let start = file.addresses.start;
-            let has = |known: &LoadedFile| known.addresses.contains(&start);
-            self.loaded.iter().any(has)
-        };
-        let mut new = mapped_files(self.pid);
-        new.retain(|file| !is_known(file));
-        self.listing.begin(!new.is_empty());
-        if !new.is_empty() {
-            self.loaded.append(&mut new);
-            self.process.set_loaded(files, &self.loaded);
+    }
+
+    /// Notes what the clock of its process says.
+    pub(super) fn note_clock(&mut self, clock: &ObservedClock) {
+        self.threads.note_clock(clock);
+    }
+
+    /// Whether a thread of it may have run since it was looked at.
+    pub(super) const fn needs_look(&self) -> bool {
+        self.threads.needs_look()
+    }
+
+    /// Whether its threads are to be looked at now.
+    pub(super) fn is_look_due(&self) -> bool {
+        self.threads.is_look_due()
+    }
+
+    /// Records where its threads wait, and its counters.
+    pub(super) fn look(&mut self, files: &mut ObservedFiles, budget: &mut LookBudget) {
+        if self.goes_on() {
+            return self.threads.leave(&mut self.process);
         }
+        let has_found = self.is_running() && self.threads.begin_look(&mut self.process, budget);
+        // The samples that were taken before the stacks were copied. If the process has executed
+        // another program before, this one's file says so.
+        if has_found && self.pass(files, false).is_ok() && self.is_running() {
+            let (pid, loaded, listing) = (self.pid, &mut self.loaded, &mut self.listing);
+            self.threads
+                .end_look(files, &mut self.process, &mut |files, process| {
+                    listing.is_over(LOOK) && find_files((pid, loaded, listing), files, process)
+                });
+        }
+        if self.threads.take_refused() && !std::mem::replace(&mut self.is_refusal_told, true) {
+            self.process.pool().add_notice(NO_WAITING_STACKS.to_owned());
+        }
+        self.process.pool().maintain();
+    }
+
+    /// Records the waits for which an entry is due, or all waits up to now. Returns whether there
+    /// were any.
+    pub(super) fn record_waits(&mut self, is_asked: bool) -> bool {
+        let has_recorded = self.threads.record_waits(&mut self.process, is_asked);
+        if has_recorded {
+            self.process.pool().maintain();
+        }
+        has_recorded
+    }
+
+    /// Ends all waits, because nothing is recorded from now on.
+    pub(super) fn suspend(&mut self) {
+        self.threads.suspend(&mut self.process);
     }
 
     /// Gives the program more room if it needs it.
@@ -225,19 +268,26 @@ impl ObservedProgram {
 
     fn record(&mut self, files: &mut ObservedFiles, sample: &ReadSample, discard: bool) {
         let head = &sample.head;
-        self.follow_thread(head);
-        let Some(thread) = self.threads.get_mut(&head.row) else {
+        if head.row as usize >= MAX_ROWS {
             return;
+        }
+        let at = Timestamp::from_raw(head.at);
+        let sampled = SampledThread {
+            row: head.row,
+            uses: head.uses,
+            number: head.tid,
+            at,
+            cpu_ns: head.cpu_ns,
         };
-        let cpu_ns = head.cpu_ns.saturating_sub(thread.sampled_ns);
-        thread.sampled_ns = thread.sampled_ns.max(head.cpu_ns);
+        let threads = &mut self.threads;
+        let (tid, cpu_ns) = threads.begin_sample(&mut self.process, &sampled, discard);
         if discard {
+            self.discarded_ns = self.discarded_ns.saturating_add(cpu_ns);
             return;
         }
         self.recorded_ns = self.recorded_ns.saturating_add(cpu_ns);
-        let tid = thread.tid;
         let stack = ObservedStack {
-            at: Timestamp::from_raw(head.at),
+            at,
             cpu_ns,
             ticks: ticks(cpu_ns, self.interval_ns),
             pc: head.pc,
@@ -248,51 +298,6 @@ impl ObservedProgram {
             is_cut: head.flags & IS_CUT != 0,
         };
         self.process.add(files, tid, &stack);
-    }
-
-    /// Notes the thread of a sample, unless it is known.
-    fn follow_thread(&mut self, head: &SampleHead) {
-        if self
-            .threads
-            .get(&head.row)
-            .is_some_and(|known| known.uses == head.uses)
-        {
-            return;
-        }
-        // The row had another thread before.
-        if let Some(before) = self.threads.remove(&head.row) {
-            self.end_thread(&before, Timestamp::from_raw(head.at));
-        }
-        let is_main = head.row == 0;
-        let tid = if is_main {
-            ThreadId::new(u64::from(self.pid.get()))
-        } else {
-            ThreadId::new(u64::from(head.tid.unsigned_abs()))
-        };
-        let row = if is_main {
-            None
-        } else {
-            let name = name_of_thread(self.pid, tid);
-            let at = Timestamp::from_raw(head.at);
-            self.process.pool().add_thread(tid, &name, at)
-        };
-        // The clock of the main thread goes on from the program before; a new thread's begins at 0.
-        let sampled_ns = if is_main { self.base_ns } else { 0 };
-        self.threads.insert(
-            head.row,
-            ObservedThread {
-                uses: head.uses,
-                tid,
-                row,
-                sampled_ns,
-            },
-        );
-    }
-
-    fn end_thread(&self, thread: &ObservedThread, at: Timestamp) {
-        if let Some(row) = thread.row {
-            self.process.pool().end_thread(row, at);
-        }
     }
 
     /// Records what the program used besides its samples, ends its pool, and removes its file.
@@ -307,7 +312,12 @@ impl ObservedProgram {
             now
         };
         let used = header.ended_cpu_ns.saturating_sub(self.base_ns);
-        let rest = used.saturating_sub(self.recorded_ns);
+        let ended_cpu_ns = is_orderly.then_some(header.ended_cpu_ns);
+        self.threads
+            .end(&mut self.process, (at, ended_cpu_ns), discard);
+        let accounted = self.threads.accounted_ns();
+        let known = [self.recorded_ns, self.discarded_ns, accounted];
+        let rest = known.into_iter().fold(used, u64::saturating_sub);
         if is_orderly && rest > 0 && !discard {
             let main = ThreadId::new(u64::from(self.pid.get()));
             let ticks = ticks(rest, self.interval_ns);
@@ -316,9 +326,6 @@ impl ObservedProgram {
         let told = is_orderly.then_some(used);
         for remark in remarks(&header, self.recorded_ns, told) {
             self.process.pool().add_notice(remark);
-        }
-        for thread in std::mem::take(&mut self.threads).into_values() {
-            self.end_thread(&thread, at);
         }
         self.process.close(is_orderly);
         let _ = std::fs::remove_file(&self.path);
@@ -330,8 +337,23 @@ fn ticks(cpu_ns: u64, interval_ns: u64) -> u64 {
     (cpu_ns.saturating_add(interval_ns / 2) / interval_ns).max(1)
 }
 
-/// The system's name of a thread; empty if it has ended.
-fn name_of_thread(pid: ProcessId, tid: ThreadId) -> String {
-    let name = std::fs::read(format!("/proc/{pid}/task/{}/comm", tid.get())).unwrap_or_default();
-    String::from_utf8_lossy(&name).trim().to_owned()
+/// Looks for files that a process has loaded since the last list. Returns whether there are any.
+fn find_files(
+    (pid, loaded, listing): (ProcessId, &mut Vec<LoadedFile>, &mut ListingPause),
+    files: &mut ObservedFiles,
+    process: &mut ObservedProcess,
+) -> bool {
+    let is_known = |file: &LoadedFile| {
+        let start = file.addresses.start;
+        loaded.iter().any(|known| known.addresses.contains(&start))
+    };
+    let mut new = mapped_files(pid);
+    new.retain(|file| !is_known(file));
+    let has_new = !new.is_empty();
+    listing.begin(has_new);
+    if has_new {
+        loaded.append(&mut new);
+        process.set_loaded(files, loaded);
+    }
+    has_new
 }

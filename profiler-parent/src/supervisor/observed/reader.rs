@@ -1,46 +1,51 @@
 //! The thread that reads the files of all observed programs.
 //!
-//! A pass looks for new files, empties the rings, and carries out what the supervisor has asked
-//! for. Programs that have used no processor time lately are looked at less often.
+//! A pass looks for new files, empties the rings, looks at threads, and carries out what the
+//! supervisor has asked for. A program is read only if the clock of its process shows that a thread
+//! has run; that of an idle program is read less often, of some of them in each pass. The looks at
+//! threads come after all rings are emptied, and a pass makes a limited number of them.
 
 mod beginnings;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::observed::ObservedFiles;
+use profiler_core::internal::manager::update::ManagerUpdate;
+use profiler_core::internal::observed::{LookBudget, ObservedFiles};
 use profiler_observed::file::{ObservedFile, ObservedFileError};
 
 use super::ReaderCommand;
 use super::directory::{DirectoryState, ObservedDirectory};
-use super::program::ObservedProgram;
+use super::reading::Reading;
+use super::turns::Turns;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use beginnings::Met;
 
-/// The time between two passes while programs run.
+/// The time between two passes while programs run. While all are idle, it is longer, see `turns`.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The number of passes from one reading of an idle program to the next.
-const IDLE_PASSES: u32 = 8;
-/// The passes without samples after which a program counts as idle.
-const IDLE_AFTER: u32 = 25;
+/// The number of passes between two checks whether hidden processes have ended, and whether files
+/// that were not finished are.
+const IDLE_PASSES: u64 = 8;
+/// What the looks of one pass may do.
+const LOOKS_PER_PASS: LookBudget = LookBudget {
+    threads: 256,
+    stacks: 64,
+};
+/// What the looks before a capture may do.
+const LOOKS_FOR_CAPTURE: LookBudget = LookBudget {
+    threads: 16_384,
+    stacks: 2048,
+};
+/// The number of passes between two checks whether entries of waits of an active program are due.
+const WAIT_PASSES: u64 = 64;
 
 /// In how many passes the names are read after a change of the directory: the system notes the time
 /// of a change in steps of some milliseconds.
 const LOOKS: u32 = 3;
-
-/// A program that is read.
-#[derive(Debug)]
-struct Reading {
-    program: ObservedProgram,
-    /// How often it has had no samples, in a row.
-    quiet_passes: u32,
-    /// Its process is not found, so only its file tells that it has ended.
-    is_hidden: bool,
-}
 
 /// Reads the files of observed programs.
 #[derive(Debug)]
@@ -51,7 +56,9 @@ pub(super) struct ObservedReader {
     commands: Sender<ReaderCommand>,
     orders: Receiver<ReaderCommand>,
     files: ObservedFiles,
-    programs: BTreeMap<PoolId, Reading>,
+    programs: HashMap<PoolId, Reading>,
+    /// The programs whose processes are not found: only their files tell that they have ended.
+    hidden: BTreeSet<PoolId>,
     seen: DirectoryState,
     /// In how many further passes the names are read.
     looks_left: u32,
@@ -68,9 +75,15 @@ pub(super) struct ObservedReader {
     is_urgent: bool,
     /// Processes that have ended and were not met.
     unmet: Vec<PoolId>,
+    /// The last program whose threads were looked at.
+    looked_last: Option<PoolId>,
+    /// The programs whose chunks may have changed since the last updates.
+    touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<()>>,
-    passes: u32,
+    turns: Turns,
+    /// When the next pass is made.
+    next_pass: Instant,
 }
 
 impl ObservedReader {
@@ -87,7 +100,8 @@ impl ObservedReader {
             commands,
             orders,
             files: ObservedFiles::new(),
-            programs: BTreeMap::new(),
+            programs: HashMap::new(),
+            hidden: BTreeSet::new(),
             seen: DirectoryState::default(),
             looks_left: LOOKS,
             has_unfinished: false,
@@ -97,18 +111,25 @@ impl ObservedReader {
             young: HashMap::new(),
             is_urgent: false,
             unmet: Vec::new(),
+            looked_last: None,
+            touched: BTreeSet::new(),
             meetings: Vec::new(),
-            passes: 0,
+            turns: Turns::default(),
+            next_pass: now() + PAUSE,
         }
     }
 
     /// Runs until the session ends.
     pub(super) fn run(mut self) {
         loop {
-            match self.orders.recv_timeout(PAUSE) {
+            match self.orders.recv_deadline(self.next_pass) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
-                Err(RecvTimeoutError::Timeout) => self.pass(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.pass(false);
+                    let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);
+                    self.next_pass = now() + PAUSE * passes;
+                }
             }
             if !self.carry_out_all() {
                 return;
@@ -122,24 +143,35 @@ impl ObservedReader {
     /// met. Not within a pass, in which such commands may arrive, too.
     fn meet_all(&mut self) {
         let meetings = std::mem::take(&mut self.meetings);
-        let unmet = std::mem::take(&mut self.unmet);
-        if meetings.is_empty() && unmet.is_empty() {
-            return;
+        if !meetings.is_empty() {
+            self.meet_young();
+            self.pass(true);
+            self.record_waits();
+            drop(meetings);
         }
+        let unmet = std::mem::take(&mut self.unmet);
+        if !unmet.is_empty() {
+            self.meet_young();
+            unmet.into_iter().for_each(|key| self.end_unmet(key));
+        }
+    }
+
+    /// Begins to read all new files, also those of programs that have just begun.
+    fn meet_young(&mut self) {
         self.is_urgent = true;
         self.looks_left = LOOKS;
-        self.pass();
+        self.look_for_files();
         self.is_urgent = false;
-        for key in unmet {
-            if self.programs.contains_key(&key) {
-                self.end(key);
-            } else {
-                let goes_on = false;
-                self.supervisor
-                    .send(SupervisorEvent::ObservedEnded { key, goes_on });
-            }
+    }
+
+    /// Ends a process whose end was told before it was met.
+    fn end_unmet(&mut self, key: PoolId) {
+        if self.programs.contains_key(&key) {
+            return self.end(key);
         }
-        drop(meetings);
+        let goes_on = false;
+        self.supervisor
+            .send(SupervisorEvent::ObservedEnded { key, goes_on });
     }
 
     /// Carries out all commands that wait. False if the session is over.
@@ -161,69 +193,137 @@ impl ObservedReader {
             ReaderCommand::SetAllowance { key, allowance } => {
                 if let Some(pool) = pool(&key) {
                     pool.set_allowance(allowance);
+                    self.touched.insert(key);
                 }
             }
             ReaderCommand::Destroy { key, at_or_before } => {
                 if let Some(pool) = pool(&key) {
                     pool.destroy_released_chunks_at_or_before(at_or_before);
+                    self.touched.insert(key);
                 }
             }
             ReaderCommand::Ended { key } if self.programs.contains_key(&key) => self.end(key),
             ReaderCommand::Ended { key } => self.unmet.push(key),
             ReaderCommand::RecordsItself { pid } => self.end_earlier_program(pid),
-            ReaderCommand::Pause(is_paused) => self.is_paused = is_paused,
+            ReaderCommand::Pause(is_paused) => self.pause(is_paused),
             ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}
         }
     }
 
-    fn pass(&mut self) {
-        self.passes = self.passes.wrapping_add(1);
-        self.look_for_files();
-        let reads_idle = self.passes.is_multiple_of(IDLE_PASSES);
-        if reads_idle {
-            self.end_hidden();
+    /// Pauses, or goes on. Nothing that threads do in a pause is recorded.
+    fn pause(&mut self, is_paused: bool) {
+        if std::mem::replace(&mut self.is_paused, is_paused) == is_paused {
+            return;
         }
         for (key, reading) in &mut self.programs {
-            let is_idle = reading.quiet_passes > IDLE_AFTER;
-            if is_idle && !reads_idle {
+            reading.program.note_clock(&reading.clock);
+            reading.program.suspend();
+            self.touched.insert(*key);
+        }
+    }
+
+    /// Reads all programs that are due, or all programs if `is_asked`.
+    fn pass(&mut self, is_asked: bool) {
+        self.turns.begin_pass();
+        self.look_for_files();
+        if self.turns.pass().is_multiple_of(IDLE_PASSES) {
+            self.end_hidden();
+        }
+        let due = self.turns.take_due();
+        let keys = if is_asked {
+            self.programs.keys().copied().collect()
+        } else {
+            due
+        };
+        for key in &keys {
+            self.read(*key, is_asked);
+        }
+        if !self.is_paused {
+            self.look(keys, is_asked);
+        }
+    }
+
+    /// Reads a program if it is due or `is_asked`.
+    fn read(&mut self, key: PoolId, is_asked: bool) {
+        let Some(reading) = self.programs.get_mut(&key) else {
+            return;
+        };
+        if !is_asked && !self.turns.is_due(&reading.turn) {
+            return;
+        }
+        if reading.is_due() {
+            let granted = reading.program.ring_bytes();
+            reading.read(&mut self.files, self.is_paused);
+            let bytes = reading.program.ring_bytes();
+            if bytes != granted {
+                self.context.processes.set_ring_bytes(key, bytes);
+            }
+            self.touched.insert(key);
+            let is_turn = reading.turn.quiet > 0 || self.turns.pass().is_multiple_of(WAIT_PASSES);
+            if is_turn && !self.is_paused {
+                reading.record_waits(false);
+            }
+        }
+        self.turns.set_next(key, &mut reading.turn);
+    }
+
+    /// Looks at the threads of these programs, from the program after the last.
+    fn look(&mut self, mut keys: Vec<PoolId>, is_asked: bool) {
+        let mut budget = if is_asked {
+            LOOKS_FOR_CAPTURE
+        } else {
+            LOOKS_PER_PASS
+        };
+        keys.sort_unstable();
+        let first = keys.partition_point(|key| self.looked_last.is_some_and(|last| *key <= last));
+        keys.rotate_left(first);
+        for key in keys {
+            let Some(reading) = self.programs.get_mut(&key) else {
+                continue;
+            };
+            if !reading.turn.is_active || !reading.program.is_look_due() {
                 continue;
             }
-            let granted = reading.program.ring_bytes();
-            let read = reading.program.pass(&mut self.files, self.is_paused);
-            if reading.program.ring_bytes() != granted {
-                let bytes = reading.program.ring_bytes();
-                self.context.processes.set_ring_bytes(*key, bytes);
+            if budget.is_spent() {
+                return;
             }
-            let has_samples = read.is_ok_and(|samples| samples > 0);
-            reading.quiet_passes = if has_samples {
-                0
-            } else {
-                reading.quiet_passes.saturating_add(1)
-            };
+            reading.look(&mut self.files, &mut budget);
+            self.touched.insert(key);
+            self.looked_last = Some(key);
+        }
+    }
+
+    /// Records the waits of all programs up to now.
+    fn record_waits(&mut self) {
+        if self.is_paused {
+            return;
+        }
+        for (key, reading) in &mut self.programs {
+            if reading.record_waits(true) {
+                self.touched.insert(*key);
+            }
         }
     }
 
     /// Ends the programs of hidden processes that have stored their end.
     fn end_hidden(&mut self) {
-        let has_ended =
-            |reading: &Reading| reading.is_hidden && reading.program.ended_cpu_ns().is_some();
-        let ended: Vec<PoolId> = self
-            .programs
-            .iter()
-            .filter(|(_, reading)| has_ended(reading))
-            .map(|(key, _)| *key)
-            .collect();
+        let has_ended = |key: &&PoolId| {
+            let reading = self.programs.get(*key);
+            reading.is_none_or(|reading| reading.program.ended_cpu_ns().is_some())
+        };
+        let ended: Vec<PoolId> = self.hidden.iter().filter(has_ended).copied().collect();
         ended.into_iter().for_each(|key| self.end(key));
     }
 
-    /// Passes the updates of all chunk managers to the supervisor.
-    fn send_updates(&self) {
-        for (key, reading) in &self.programs {
-            let update = reading.program.take_updates();
-            if update.is_some() {
+    /// Passes the updates of the chunk managers to the supervisor.
+    fn send_updates(&mut self) {
+        for key in std::mem::take(&mut self.touched) {
+            let reading = self.programs.get(&key);
+            let update = reading.map(|reading| reading.program.take_updates());
+            if let Some(update) = update.filter(ManagerUpdate::is_some) {
                 self.supervisor
-                    .send(SupervisorEvent::ObservedUpdate { key: *key, update });
+                    .send(SupervisorEvent::ObservedUpdate { key, update });
             }
         }
     }
@@ -237,7 +337,7 @@ impl ObservedReader {
             self.seen = state;
             self.looks_left = LOOKS;
         }
-        let looks_again = self.has_unfinished && self.passes.is_multiple_of(IDLE_PASSES);
+        let looks_again = self.has_unfinished && self.turns.pass().is_multiple_of(IDLE_PASSES);
         if self.looks_left == 0 && !looks_again {
             return;
         }
@@ -290,9 +390,14 @@ impl ObservedReader {
 
     /// Reads the rest of a program, and tells the supervisor that it has ended.
     fn end(&mut self, key: PoolId) {
-        let Some(Reading { program, .. }) = self.programs.remove(&key) else {
+        self.hidden.remove(&key);
+        let Some(Reading {
+            mut program, clock, ..
+        }) = self.programs.remove(&key)
+        else {
             return;
         };
+        program.note_clock(&clock);
         let goes_on = program.goes_on();
         if let Some(used) = program.ended_cpu_ns().filter(|_| goes_on) {
             self.replaced.insert(program.pid, used);
@@ -305,6 +410,11 @@ impl ObservedReader {
         self.supervisor
             .send(SupervisorEvent::ObservedEnded { key, goes_on });
     }
+}
+
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
 }
 
 /// The part of a file's name that tells when it was made.

@@ -3,6 +3,13 @@
 use profiler_observed::file::ObservedHeader;
 use profiler_observed::layout::Notes;
 
+/// The system does not show where the threads of a program wait.
+pub(super) const NO_WAITING_STACKS: &str =
+    "threads that wait have no stacks: this process may not see where they wait";
+/// A process that this one cannot see.
+pub(super) const HIDDEN: &str =
+    "its waiting threads, its memory and its counters are not recorded: its process is not found";
+
 /// The facts that a program's file can report, with their texts.
 const FACTS: [(Notes, &str); 5] = [
     (
@@ -11,7 +18,7 @@ const FACTS: [(Notes, &str); 5] = [
     ),
     (
         Notes::FILTERED,
-        "threads that start after its filter of system calls have no samples",
+        "threads that start after its filter of system calls have no stacks while they run",
     ),
     (
         Notes::WANTS_SIGNAL,
@@ -19,7 +26,7 @@ const FACTS: [(Notes, &str); 5] = [
     ),
     (
         Notes::SMALL_STACK,
-        "threads with a small alternate signal stack have no samples",
+        "threads with a small alternate signal stack have no stacks while they run",
     ),
     (
         Notes::TEXT_CUT,
@@ -44,7 +51,7 @@ pub(super) fn remarks(
     let count = |number: u64, text: &str| (number > 0).then(|| format!("{number} {text}"));
     all.extend(count(
         header.threads_without_timer,
-        "of its threads have no samples: there was no timer for them",
+        "of its threads have no stacks while they run: there was no timer for them",
     ));
     all.extend(count(
         header.forks_without_file,

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::observed::{LoadedFile, ObservedProcess, PoolProcess, PoolWriter};
+use profiler_core::internal::observed::{
+    LoadedFile, ObservedClock, ObservedPlace, ObservedProcess, PoolProcess, PoolWriter,
+};
 use profiler_core::internal::pool;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::time::Timestamp;
@@ -19,7 +21,9 @@ use profiler_sys::OwnFile;
 
 use super::super::arrivals::{Arrival, identify};
 use super::super::program::ObservedProgram;
-use super::{ObservedReader, Reading};
+use super::super::reading::Reading;
+use super::super::remarks::HIDDEN;
+use super::ObservedReader;
 use crate::controller::{Event, Refusal};
 use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::SupervisorEvent;
@@ -102,19 +106,25 @@ impl ObservedReader {
             return true;
         };
         let process = ObservedProcess::new(writer);
-        let base_ns = self.replaced.remove(&arrival.pid).unwrap_or(0);
-        let times = (base_ns, self.context.params.interval_ns);
-        let mut program = ObservedProgram::new(arrival.pid, (path, file), process, times);
+        let place = ObservedPlace {
+            pid: arrival.pid,
+            start: Some(arrival.start).filter(|start| start.get() != 0),
+            base_ns: self.replaced.remove(&arrival.pid).unwrap_or(0),
+        };
+        if arrival.is_hidden {
+            process.pool().add_notice(HIDDEN.to_owned());
+        }
+        let mut program = ObservedProgram::new(place, (path, file), process, &self.context.params);
         program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
         let ring_bytes = program.ring_bytes();
-        self.programs.insert(
-            key,
-            Reading {
-                program,
-                quiet_passes: 0,
-                is_hidden: false,
-            },
-        );
+        let turn = self.turns.add(key);
+        let reading = Reading {
+            turn,
+            clock: ObservedClock::new(&place),
+            program: Box::new(program),
+        };
+        self.programs.insert(key, reading);
+        self.touched.insert(key);
         if !is_spawned {
             self.list(key, &arrival, Remains::Pool(pool));
         }
@@ -210,9 +220,7 @@ impl ObservedReader {
         match watched {
             Some(Ok(())) => {}
             None if is_hidden => {
-                if let Some(reading) = self.programs.get_mut(&key) {
-                    reading.is_hidden = true;
-                }
+                self.hidden.insert(key);
             }
             _ => self.end(key), // it has ended already
         }

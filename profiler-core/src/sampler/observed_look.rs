@@ -1,0 +1,315 @@
+//! One look at the waiting threads of an observed process, in two steps.
+//!
+//! Used by `observed_waits`. [`LookTaken::take`] reads the states of threads and copies the stacks
+//! of those that wait elsewhere than before. Then the samples that the process has taken are read
+//! and recorded. [`LookTaken::record`] unwinds the copies and records them, except those of threads
+//! that have a later sample. So the samples of a thread are in order of time: a thread that waits
+//! has finished its samples before.
+//!
+//! Invariants: the process is not disturbed; a look reads a limited number of threads and copies a
+//! limited number of stacks ([`LookBudget`]); a stack is recorded only if its thread has not run
+//! while it was copied.
+
+use std::ops::Range;
+
+use super::calls::CodeBytes;
+use super::looking::MAX_UNTAKEN;
+use super::observed::{ObservedFiles, ObservedProcess};
+use super::observed_threads::{ObservedThread, ThreadTable};
+use super::schedule::now;
+use super::stack_copy::STACK_BYTES;
+use super::unwind::Copied;
+use super::wait_period::WaitPlace;
+use super::writer::SampleSpan;
+use crate::ids::ThreadId;
+use crate::sys::native::other_process::{MemoryKind, OtherMemory, OtherProcess};
+use crate::sys::native::tasks::{Doing, Wait};
+use crate::time::Timestamp;
+
+/// How much the looks of one pass may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookBudget {
+    /// The threads whose states are read.
+    pub threads: usize,
+    /// The stacks that are copied and unwound.
+    pub stacks: usize,
+}
+
+impl LookBudget {
+    /// Whether nothing more can be looked at.
+    #[must_use]
+    pub const fn is_spent(&self) -> bool {
+        self.threads == 0 || self.stacks == 0
+    }
+}
+
+/// The times of a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LookTimes {
+    /// The interval of the session in units of timestamps.
+    pub(super) tick: u64,
+    /// The interval in nanoseconds.
+    pub(super) interval_ns: u64,
+    /// The time between two samples of a thread that runs, in nanoseconds: at least the interval
+    /// and the system's tick.
+    pub(super) sampling_ns: u64,
+}
+
+impl LookTimes {
+    /// How many ticks a processor time stands for.
+    pub(super) fn ticks(&self, cpu_ns: u64) -> u64 {
+        (cpu_ns.saturating_add(self.interval_ns / 2) / self.interval_ns.max(1)).max(1)
+    }
+}
+
+/// A wait that was found and is not recorded yet.
+#[derive(Debug)]
+struct FoundWait {
+    tid: ThreadId,
+    place: WaitPlace,
+    at: Timestamp,
+    /// The stack among the words of all stacks.
+    words: Range<usize>,
+    is_cut: bool,
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+pub(super) struct LookTaken {
+    waits: Vec<FoundWait>,
+    /// Threads with processor time that no sample has.
+    times: Vec<(ThreadId, Timestamp)>,
+    words: Vec<u64>,
+    memory: Option<OtherMemory>,
+    /// Whether the system has refused to show where a thread waits, or its stack.
+    pub(super) is_refused: bool,
+    /// The processor time that is not to be recorded, in nanoseconds.
+    pub(super) skipped_ns: u64,
+}
+
+/// The code of a process.
+struct OtherCode<'a>(&'a OtherMemory);
+
+impl CodeBytes for OtherCode<'_> {
+    fn read(&self, address: u64, room: &mut [u8]) -> usize {
+        self.0.read(address, room, MemoryKind::Any).bytes
+    }
+}
+
+impl LookTaken {
+    /// Whether there is nothing to record.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waits.is_empty() && self.times.is_empty()
+    }
+
+    /// Looks at a thread.
+    pub(super) fn take(
+        &mut self,
+        (process, other): (&mut ObservedProcess, &OtherProcess),
+        (tid, thread): (ThreadId, &mut ObservedThread),
+        times: LookTimes,
+        budget: &mut LookBudget,
+    ) {
+        let Some(listed) = thread.listed else { return };
+        budget.threads = budget.threads.saturating_sub(1);
+        let activity = other.activity(listed);
+        let activity = activity.filter(|found| found.cpu_ns >= thread.activity.cpu_ns);
+        let Some(activity) = activity else {
+            thread.is_missing = true; // or another thread has its number
+            return;
+        };
+        let has_run = std::mem::replace(&mut thread.activity, activity) != activity;
+        if std::mem::take(&mut thread.is_after_pause) {
+            self.skipped_ns = self.skipped_ns.saturating_add(thread.unrecorded_ns());
+            thread.recorded_ns = thread.recorded_ns.max(activity.cpu_ns);
+        }
+        if !has_run && thread.waits.is_settled() {
+            thread.waits.goes_on(Timestamp::now(), now());
+            return;
+        }
+        thread.name_again(process, other);
+        if thread.unrecorded_ns() >= times.sampling_ns.saturating_mul(MAX_UNTAKEN) {
+            self.times.push((tid, Timestamp::now()));
+        }
+        self.examine(other, (tid, listed), thread, budget);
+    }
+
+    fn examine(
+        &mut self,
+        other: &OtherProcess,
+        (tid, listed): (ThreadId, ThreadId),
+        thread: &mut ObservedThread,
+        budget: &mut LookBudget,
+    ) {
+        let place = match other.doing(listed) {
+            Doing::Running => return thread.waits.has_run(false),
+            Doing::Waiting(wait) if wait.sp != 0 => WaitPlace::Known(wait),
+            // The first thread stays listed after its end.
+            _ if other.has_ended(listed) => return thread.waits.has_run(true),
+            _ => WaitPlace::Unknown,
+        };
+        if thread.waits.is_recorded(place) {
+            // The thread has run, and waits again where it waited before. Only its own samples
+            // show what it did in between.
+            thread.waits.has_run(true);
+            return thread.waits.goes_on(Timestamp::now(), now());
+        }
+        thread.waits.has_run(false);
+        if budget.stacks == 0 {
+            return; // at the next look
+        }
+        budget.stacks -= 1;
+        match place {
+            WaitPlace::Known(wait) => self.copy(other, (tid, listed), thread, wait),
+            WaitPlace::Unknown => {
+                self.is_refused = true;
+                self.found((tid, place), Timestamp::now(), 0..0, false);
+            }
+        }
+    }
+
+    /// Copies the stack of a waiting thread. Nothing is found if it no longer waits there.
+    fn copy(
+        &mut self,
+        other: &OtherProcess,
+        (tid, listed): (ThreadId, ThreadId),
+        thread: &ObservedThread,
+        wait: Wait,
+    ) {
+        let at = Timestamp::now();
+        let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
+        let start = self.words.len();
+        self.words.resize(start + STACK_BYTES / 8, 0);
+        let room = self.words.get_mut(start..).unwrap_or_default();
+        let read = memory.read_words(wait.sp & !7, room, MemoryKind::Private);
+        let is_whole = other.doing(listed) == Doing::Waiting(wait)
+            && other.activity(listed) == Some(thread.activity);
+        let end = start + if is_whole { read.bytes / 8 } else { 0 };
+        self.words.truncate(end);
+        self.is_refused |= read.is_forbidden;
+        if is_whole {
+            let is_cut = read.is_cut || read.bytes >= STACK_BYTES;
+            self.found((tid, WaitPlace::Known(wait)), at, start..end, is_cut);
+        }
+    }
+
+    fn found(
+        &mut self,
+        (tid, place): (ThreadId, WaitPlace),
+        at: Timestamp,
+        words: Range<usize>,
+        is_cut: bool,
+    ) {
+        self.waits.push(FoundWait {
+            tid,
+            place,
+            at,
+            words,
+            is_cut,
+        });
+    }
+
+    /// Records what was found. Returns the processor time that was recorded without a stack, in
+    /// nanoseconds. `find_files` looks for files that the process has loaded; it returns whether
+    /// there are new ones.
+    pub(super) fn record(
+        self,
+        (files, process): (&mut ObservedFiles, &mut ObservedProcess),
+        threads: &mut ThreadTable,
+        times: LookTimes,
+        find_files: FindFiles<'_>,
+    ) -> u64 {
+        let mut recorded = 0_u64;
+        for (tid, at) in &self.times {
+            if let Some(thread) = threads.all.get_mut(tid) {
+                let used = record_time(process, (*tid, thread), *at, times);
+                recorded = recorded.saturating_add(used);
+            }
+        }
+        for found in &self.waits {
+            let thread = threads.all.get_mut(&found.tid);
+            let Some(thread) = thread.filter(|thread| thread.sampled_at < found.at) else {
+                continue; // it has run again
+            };
+            end_wait(process, (found.tid, thread), times.tick, false);
+            thread.begin_row(process, found.tid, found.at);
+            if self.record_wait((files, process), found, find_files) {
+                thread.waits.begin(found.place, found.at, now());
+            }
+        }
+        recorded
+    }
+
+    fn record_wait(
+        &self,
+        (files, process): (&mut ObservedFiles, &mut ObservedProcess),
+        found: &FoundWait,
+        find_files: FindFiles<'_>,
+    ) -> bool {
+        let sample = (found.at, 0, SampleSpan::WAIT);
+        let (WaitPlace::Known(wait), Some(memory)) = (found.place, &self.memory) else {
+            return process.add_bare(found.tid, sample);
+        };
+        let stack = Copied {
+            start: wait.sp & !7,
+            words: self.words.get(found.words.clone()).unwrap_or_default(),
+            is_cut: found.is_cut,
+        };
+        let code = OtherCode(memory);
+        let mut walked = process.walk_waiting(files, wait, &stack, &code);
+        if walked.unknown.is_some() && find_files(files, process) {
+            walked = process.walk_waiting(files, wait, &stack, &code);
+        }
+        process.add_walked(files, found.tid, sample, walked)
+    }
+}
+
+/// Looks for files that a process has loaded, and returns whether there are new ones.
+pub(super) type FindFiles<'a> = &'a mut dyn FnMut(&mut ObservedFiles, &mut ObservedProcess) -> bool;
+
+/// Records the processor time of a thread that no sample has, unless samples have had it since.
+/// Returns it.
+fn record_time(
+    process: &mut ObservedProcess,
+    (tid, thread): (ThreadId, &mut ObservedThread),
+    at: Timestamp,
+    times: LookTimes,
+) -> u64 {
+    let used = thread.unrecorded_ns();
+    if used < times.sampling_ns.saturating_mul(MAX_UNTAKEN) || thread.sampled_at >= at {
+        return 0;
+    }
+    end_wait(process, (tid, thread), times.tick, false);
+    add_time(process, (tid, thread), at, times)
+}
+
+/// Records all processor time that the last look at a thread has found. Returns it.
+pub(super) fn add_time(
+    process: &mut ObservedProcess,
+    (tid, thread): (ThreadId, &mut ObservedThread),
+    at: Timestamp,
+    times: LookTimes,
+) -> u64 {
+    let used = thread.unrecorded_ns();
+    thread.recorded_ns = thread.activity.cpu_ns;
+    thread.begin_row(process, tid, at);
+    process.add_time(tid, at, used, times.ticks(used));
+    used
+}
+
+/// Ends the wait that the last entry of a thread shows. With `always`, there is an entry also if no
+/// tick of it is left: otherwise the last one would say that the thread goes on to wait.
+pub(super) fn end_wait(
+    process: &mut ObservedProcess,
+    (tid, thread): (ThreadId, &mut ObservedThread),
+    tick: u64,
+    always: bool,
+) {
+    let Some(last) = thread.waits.last_seen() else {
+        return;
+    };
+    let unrecorded = thread.waits.end(None, tick);
+    if let Some(unrecorded) = unrecorded.or(always.then_some((1, last))) {
+        process.repeat_wait(tid, unrecorded, false);
+    }
+}

@@ -1,0 +1,507 @@
+//! Looks at the threads of an observed process from outside: where they wait, and how much
+//! processor time they use without samples.
+//!
+//! Used by the session's reader of observed processes, one [`ObservedThreads`] for each program.
+//! The entries are those that a recorder in the process writes for its own waiting threads
+//! (`looking`, `wait_period`). The reader calls, in each pass:
+//!
+//! ```text
+//! has_run        ([`ObservedClock`]) reads the process's clock: if it has not changed, no thread
+//!                has run, there are no samples, and all waits that are known go on
+//! note_clock     before anything else
+//! begin_sample   for each sample of the process
+//! begin_look     if `is_look_due`: reads states, copies stacks
+//! begin_sample   for the samples that were taken before the stacks were copied
+//! end_look       unwinds and records
+//! ```
+//!
+//! Invariants: nothing is read of another process that gets the number of this one; each processor
+//! time is recorded once; the time between two looks is at least [`PAUSE`], and [`SHARE`] times what
+//! the last one has taken, or [`SHARE_OF_PART`] times.
+
+use std::ops::Bound::{Excluded, Unbounded};
+use std::time::{Duration, Instant};
+
+use super::observed::{ObservedFiles, ObservedProcess};
+use super::observed_counters::ObservedCounters;
+use super::observed_look::{FindFiles, LookBudget, LookTaken, LookTimes, add_time, end_wait};
+use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
+use super::schedule::now;
+use super::targets::listing_pause;
+use crate::ids::{ProcessId, ProcessStart, ThreadId};
+use crate::params::{Features, SessionParams};
+use crate::sys::native::other_process::{OtherProcess, ProgramPlace};
+use crate::sys::native::{tasks, timer};
+use crate::thread_filter::ThreadFilter;
+use crate::time::Timestamp;
+
+/// The shortest time between two looks.
+const PAUSE: Duration = Duration::from_millis(40);
+/// The same as a multiple of the time that a look takes.
+const SHARE: u32 = 50;
+/// The same if the look had to leave out threads.
+const SHARE_OF_PART: u32 = 10;
+/// The processor time that a process may use for its end, in nanoseconds: if it has used no more
+/// since its clock was last read, its threads have waited until then.
+const END_NS: u64 = 1_000_000;
+
+/// The process that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedPlace {
+    /// Its number, as this process sees it.
+    pub pid: ProcessId,
+    /// When it began. `None` if it is not found, or this process may not inspect it: then there are
+    /// no looks.
+    pub start: Option<ProcessStart>,
+    /// The processor time of the process when its program began, in nanoseconds.
+    pub base_ns: u64,
+}
+
+/// A thread that has taken a sample.
+#[derive(Clone, Copy, Debug)]
+pub struct SampledThread {
+    /// Its row in the process's file; 0 is the main thread's.
+    pub row: u32,
+    /// Which use of the row this is.
+    pub uses: u32,
+    /// The thread's number, as the process claims.
+    pub number: i32,
+    /// When the sample was taken.
+    pub at: Timestamp,
+    /// The thread's processor time at the sample, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// The clock of a process, and how long it has not changed. The only part of a process that is
+/// touched while it is idle.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedClock {
+    /// `None` if the process is not found.
+    pid: Option<ProcessId>,
+    /// The processor time at the last reading; `None` if the system does not report it.
+    cpu_ns: Option<u64>,
+    /// When this value was read first.
+    since: Instant,
+    /// The last time at which it was still the same.
+    until: Option<Timestamp>,
+    /// The last time at which the value before was still the same.
+    until_before: Option<Timestamp>,
+}
+
+impl ObservedClock {
+    /// The clock of the process there.
+    #[must_use]
+    pub fn new(place: &ObservedPlace) -> Self {
+        Self {
+            pid: place.start.map(|_| place.pid),
+            cpu_ns: None,
+            since: now(),
+            until: None,
+            until_before: None,
+        }
+    }
+
+    /// Reads the clock. False if no thread has run since the last call: then the process has taken
+    /// no sample since then, either.
+    pub fn has_run(&mut self) -> bool {
+        let at = Timestamp::now();
+        let cpu_ns = self.pid.and_then(tasks::process_cpu_ns);
+        if cpu_ns.is_some() && cpu_ns == self.cpu_ns {
+            self.until = Some(at);
+            return false;
+        }
+        *self = Self {
+            cpu_ns,
+            since: now(),
+            until: None,
+            until_before: self.until,
+            ..*self
+        };
+        true
+    }
+
+    /// Whether the system shows the clock.
+    #[must_use]
+    pub const fn is_shown(&self) -> bool {
+        self.cpu_ns.is_some()
+    }
+}
+
+/// The threads of an observed program.
+#[derive(Debug)]
+pub struct ObservedThreads {
+    place: ObservedPlace,
+    threads: ThreadTable,
+    counters: ObservedCounters,
+    times: LookTimes,
+    /// Whether the session has samples at intervals.
+    is_periodic: bool,
+    /// Whether waits are recorded.
+    looks: bool,
+    /// The clock as it was noted last.
+    clock: ObservedClock,
+    /// Whether a thread may have run since it was looked at.
+    needs_look: bool,
+    next_look: Instant,
+    next_list: Instant,
+    listing_cost: Duration,
+    began_look: Instant,
+    /// The thread after which the next look goes on.
+    looked_last: ThreadId,
+    /// Where the program was at the first look.
+    program: Option<ProgramPlace>,
+    /// Whether another program was executed in place of this one.
+    is_replaced: bool,
+    taken: LookTaken,
+    /// Whether the last look had to leave out threads.
+    is_part: bool,
+    is_refused: bool,
+    gone: GoneRows,
+    /// Processor time of samples without stacks, and of threads while nothing was recorded.
+    accounted_ns: u64,
+}
+
+impl ObservedThreads {
+    /// For a process whose samples `process` gets, in a session with these parameters.
+    #[must_use]
+    pub fn new(process: &ObservedProcess, place: ObservedPlace, params: &SessionParams) -> Self {
+        let main = ThreadId::new(u64::from(place.pid.get()));
+        let filter = ThreadFilter::new(&params.filters, place.pid);
+        let interval_ns = params.interval_ns.max(1);
+        let is_periodic = !params.features.contains(Features::NO_SAMPLING);
+        let system_tick = u64::try_from(timer::tick().as_nanos()).unwrap_or(0);
+        Self {
+            place,
+            threads: ThreadTable::new(main, place.base_ns, filter),
+            counters: ObservedCounters::new(params.features),
+            times: LookTimes {
+                tick: process.pool().ticks_in(interval_ns).max(1),
+                interval_ns,
+                sampling_ns: interval_ns.max(system_tick),
+            },
+            is_periodic,
+            looks: is_periodic && params.features.contains(Features::STACK_WALK),
+            clock: ObservedClock::new(&place),
+            needs_look: true,
+            next_look: now() + PAUSE / 2,
+            next_list: now(),
+            listing_cost: Duration::ZERO,
+            began_look: now(),
+            looked_last: ThreadId::new(0),
+            program: None,
+            is_replaced: false,
+            taken: LookTaken::default(),
+            is_part: false,
+            is_refused: false,
+            gone: GoneRows::default(),
+            accounted_ns: 0,
+        }
+    }
+
+    /// The processor time that looks have recorded without stacks, or left out because nothing was
+    /// recorded at that time, in nanoseconds.
+    #[must_use]
+    pub const fn accounted_ns(&self) -> u64 {
+        self.accounted_ns
+    }
+
+    /// Notes what the process's clock says.
+    pub fn note_clock(&mut self, clock: &ObservedClock) {
+        if clock.since != self.clock.since {
+            self.clock.until = clock.until_before;
+            self.prolong();
+            self.needs_look = true;
+        }
+        self.clock = *clock;
+    }
+
+    /// Prolongs the waits of all threads that were seen to wait while no thread ran.
+    fn prolong(&mut self) {
+        let Some(until) = self.clock.until else {
+            return;
+        };
+        for thread in self.threads.all.values_mut() {
+            if thread.waits.was_seen_since(self.clock.since) {
+                thread.waits.lasts_until(until);
+            }
+        }
+    }
+
+    /// Notes a sample of a thread, and ends its wait. Returns the thread, and the processor time
+    /// since its last sample, in nanoseconds. With `discard`, nothing is recorded.
+    pub fn begin_sample(
+        &mut self,
+        process: &mut ObservedProcess,
+        sample: &SampledThread,
+        discard: bool,
+    ) -> (ThreadId, u64) {
+        let at = sample.at;
+        let tick = self.times.tick;
+        let row = (sample.row, sample.uses);
+        let gone = &mut self.gone;
+        let (tid, thread) = self.threads.of_row(row, sample.number, |tid, mut ended| {
+            end_wait(process, (tid, &mut ended), tick, true);
+            gone.end(&ended, process, at);
+        });
+        let is_new = !std::mem::replace(&mut thread.is_sampled, true);
+        let used = sample.cpu_ns.saturating_sub(thread.recorded_ns);
+        thread.recorded_ns = thread.recorded_ns.max(sample.cpu_ns);
+        thread.sampled_at = thread.sampled_at.max(at);
+        let ran = at.raw().saturating_sub(tick.saturating_mul(self.times.ticks(used)));
+        let unrecorded = thread.waits.end(Some(Timestamp::from_raw(ran)), tick);
+        thread.waits.has_run(false);
+        if let Some(unrecorded) = unrecorded.filter(|_| !discard) {
+            process.repeat_wait(tid, unrecorded, false);
+        }
+        if is_new {
+            self.begin_row(process, tid, at);
+        }
+        (tid, used)
+    }
+
+    /// Gives a thread its row and its name.
+    fn begin_row(&mut self, process: &ObservedProcess, tid: ThreadId, at: Timestamp) {
+        let is_listed = |thread: &ObservedThread| thread.listed.is_some();
+        let is_main = tid == self.threads.main();
+        if !is_main
+            && !self.threads.all.get(&tid).is_some_and(is_listed)
+            && let Some(other) = self.open()
+        {
+            self.threads.name_sampled(&other, tid);
+        }
+        if let Some(thread) = self.threads.all.get_mut(&tid) {
+            thread.begin_row(process, tid, at);
+        }
+    }
+
+    fn open(&self) -> Option<OtherProcess> {
+        OtherProcess::open(self.place.pid, self.place.start?)
+    }
+
+    /// Whether a thread may have run since it was looked at.
+    #[must_use]
+    pub const fn needs_look(&self) -> bool {
+        self.needs_look && self.is_periodic && !self.is_replaced && self.place.start.is_some()
+    }
+
+    /// Whether a look is due.
+    #[must_use]
+    pub fn is_look_due(&self) -> bool {
+        self.needs_look() && now() >= self.next_look
+    }
+
+    /// Begins a look: reads states and counters, and copies stacks. True if there is anything to
+    /// record, by [`Self::end_look`].
+    pub fn begin_look(&mut self, process: &mut ObservedProcess, budget: &mut LookBudget) -> bool {
+        self.began_look = now();
+        self.next_look = self.began_look + PAUSE;
+        self.taken = LookTaken::default();
+        let Some(other) = self.open() else {
+            return false;
+        };
+        let place = other.program();
+        if *self.program.get_or_insert(place) != place {
+            self.leave(process);
+            return false;
+        }
+        self.count(process, &other);
+        if self.looks {
+            self.update_threads(process, &other);
+            self.take_states(process, &other, budget);
+        } else {
+            self.needs_look = false;
+        }
+        if self.taken.is_empty() {
+            self.pause();
+        }
+        !self.taken.is_empty()
+    }
+
+    fn pause(&mut self) {
+        let cost = self.began_look.elapsed();
+        let share = if self.is_part { SHARE_OF_PART } else { SHARE };
+        self.next_look = self.began_look + PAUSE.max(cost.saturating_mul(share));
+    }
+
+    /// Notes that the process has executed another program: nothing more is recorded.
+    pub fn leave(&mut self, process: &mut ObservedProcess) {
+        if !std::mem::replace(&mut self.is_replaced, true) {
+            self.suspend(process);
+        }
+    }
+
+    fn count(&mut self, process: &mut ObservedProcess, other: &OtherProcess) {
+        let cpu_ns = self.clock.cpu_ns;
+        let used = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.place.base_ns));
+        let resident = self
+            .counters
+            .wants_memory()
+            .then(|| other.resident_bytes())
+            .flatten();
+        let at = (Timestamp::now(), self.clock.until);
+        self.counters.record(process, at, used, resident);
+    }
+
+    /// Finds the threads that are new, and those that have ended.
+    fn update_threads(&mut self, process: &mut ObservedProcess, other: &OtherProcess) {
+        let begin = now();
+        if begin < self.next_list || !self.threads.has_changed(other.threads()) {
+            return;
+        }
+        let at = Timestamp::now();
+        for (tid, mut ended) in self.threads.update(other).unwrap_or_default() {
+            end_wait(process, (tid, &mut ended), self.times.tick, true);
+            self.add_rest(process, (tid, &mut ended), at);
+            self.gone.end(&ended, process, at);
+        }
+        let all = &self.threads.all;
+        process.keep_only(|tid| all.contains_key(&tid));
+        let cost = begin.elapsed();
+        self.next_list = begin + listing_pause(cost, self.listing_cost);
+        self.listing_cost = cost;
+    }
+
+    /// Looks at the threads that are due, from the one after the last.
+    fn take_states(
+        &mut self,
+        process: &mut ObservedProcess,
+        other: &OtherProcess,
+        budget: &mut LookBudget,
+    ) {
+        let since = self.clock.since;
+        let moment = self.began_look;
+        let is_quiet = self.clock.until.is_some();
+        let (last, times) = (self.looked_last, self.times);
+        let all = &mut self.threads.all;
+        let later: Vec<ThreadId> = all.range((Excluded(last), Unbounded)).map(|(tid, _)| *tid).collect();
+        let earlier: Vec<ThreadId> = all.range(..=last).map(|(tid, _)| *tid).collect();
+        for tid in later.into_iter().chain(earlier) {
+            let Some(thread) = all.get_mut(&tid) else { continue };
+            let is_due = if is_quiet {
+                !thread.waits.was_seen_since(since)
+            } else {
+                thread.waits.is_due(moment)
+            };
+            if !is_due || thread.is_missing {
+                continue;
+            }
+            if budget.is_spent() {
+                break;
+            }
+            self.taken.take((process, other), (tid, thread), times, budget);
+            self.looked_last = tid;
+        }
+        self.is_part = budget.is_spent();
+        self.is_refused |= self.taken.is_refused;
+        self.accounted_ns = self.accounted_ns.saturating_add(self.taken.skipped_ns);
+        self.needs_look = all.values().any(|thread| !thread.waits.was_seen_since(since));
+    }
+
+    /// Ends a look: records what it has found, in as far as the threads have no later samples.
+    /// `find_files` looks for files that the process has loaded, and returns whether there are new
+    /// ones.
+    pub fn end_look(
+        &mut self,
+        files: &mut ObservedFiles,
+        process: &mut ObservedProcess,
+        find_files: FindFiles<'_>,
+    ) {
+        let taken = std::mem::take(&mut self.taken);
+        let recorded = taken.record((files, process), &mut self.threads, self.times, find_files);
+        let since = self.clock.since;
+        let mut all = self.threads.all.values();
+        self.needs_look = all.any(|thread| !thread.waits.was_seen_since(since));
+        self.accounted_ns = self.accounted_ns.saturating_add(recorded);
+        self.pause();
+    }
+
+    /// Whether the system has refused to show where a thread waits, or its stack, since the last
+    /// call.
+    pub const fn take_refused(&mut self) -> bool {
+        std::mem::replace(&mut self.is_refused, false)
+    }
+
+    /// Records the waits up to now for which an entry is due, or all waits if `is_asked`. Returns
+    /// whether there were any.
+    pub fn record_waits(&mut self, process: &mut ObservedProcess, is_asked: bool) -> bool {
+        self.prolong();
+        let moment = now();
+        let mut has_recorded = false;
+        for (tid, thread) in &mut self.threads.all {
+            let unrecorded = thread
+                .waits
+                .take_unrecorded(is_asked, moment, self.times.tick);
+            if let Some(unrecorded) = unrecorded {
+                has_recorded |= process.repeat_wait(*tid, unrecorded, true);
+            }
+        }
+        has_recorded
+    }
+
+    /// Ends all waits, because nothing is recorded for a while. The processor time up to the next
+    /// look is not recorded.
+    pub fn suspend(&mut self, process: &mut ObservedProcess) {
+        self.prolong();
+        for (tid, thread) in &mut self.threads.all {
+            end_wait(process, (*tid, thread), self.times.tick, true);
+            thread.is_after_pause = true;
+        }
+        self.needs_look = true;
+    }
+
+    /// Ends the program, which ended at `at` with this processor time if that is known. With
+    /// `discard`, nothing is recorded.
+    pub fn end(
+        &mut self,
+        process: &mut ObservedProcess,
+        (at, cpu_ns): (Timestamp, Option<u64>),
+        discard: bool,
+    ) {
+        if !discard {
+            self.wait_until_end(process, (at, cpu_ns));
+            for (tid, mut thread) in std::mem::take(&mut self.threads.all) {
+                end_wait(process, (tid, &mut thread), self.times.tick, false);
+                self.add_rest(process, (tid, &mut thread), at);
+                self.threads.all.insert(tid, thread);
+            }
+        }
+        self.threads.end_rows(process, at);
+    }
+
+    /// Records the rest of the processor time of a thread that has no samples of its own.
+    fn add_rest(
+        &mut self,
+        process: &mut ObservedProcess,
+        (tid, thread): (ThreadId, &mut ObservedThread),
+        at: Timestamp,
+    ) {
+        let is_little = thread.unrecorded_ns() < self.times.interval_ns / 2;
+        if !thread.is_sampled && !is_little && !thread.is_after_pause {
+            let used = add_time(process, (tid, thread), at, self.times);
+            self.accounted_ns = self.accounted_ns.saturating_add(used);
+        }
+    }
+
+    /// Prolongs the waits up to the end of the process, if it has used next to nothing since its
+    /// clock was last read. Records the counters.
+    fn wait_until_end(
+        &mut self,
+        process: &mut ObservedProcess,
+        (at, cpu_ns): (Timestamp, Option<u64>),
+    ) {
+        self.prolong();
+        let Some(cpu_ns) = cpu_ns.filter(|_| self.is_periodic) else {
+            return;
+        };
+        let known = self.clock.cpu_ns.unwrap_or(0);
+        let used = cpu_ns.saturating_sub(known);
+        if used <= END_NS {
+            let used = process.pool().ticks_in(used);
+            let until = Timestamp::from_raw(at.raw().saturating_sub(used));
+            self.clock.until = self.clock.until.map(|known| known.max(until)).or(Some(until));
+            self.prolong();
+        }
+        let all = cpu_ns.saturating_sub(self.place.base_ns);
+        self.counters.record(process, (at, self.clock.until), Some(all), None);
+    }
+}

@@ -1,0 +1,431 @@
+//! Another process as the system shows it: its threads, its memory, its clocks.
+//!
+//! Called for observed processes by the thread that reads what they record. Invariants: everything
+//! that is read through [`OtherProcess`] is of the process that it was opened for, also if the
+//! process ends and another one gets its number; any bytes are accepted; nothing is changed in the
+//! process, and no page is brought into its memory: a page could be in a file system that never
+//! answers. A process that changes its mappings may delay a read for that moment.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, open, openat};
+
+use super::tasks::{Doing, STATUS_BYTES, Tasks, field, read_at};
+use crate::ids::{ProcessId, ProcessStart, ThreadId};
+use crate::sys::{ProcessStat, page_size};
+
+/// The most bytes of a `stat` file: 52 numbers and a name of 15 bytes.
+const STAT_BYTES: usize = 2048;
+/// In the system's table of pages: the page is in memory.
+const IS_PRESENT: u64 = 1 << 63;
+/// The same: the page is in swapped-out memory.
+const IS_SWAPPED: u64 = 1 << 62;
+/// The same: the page belongs to a file, or to memory that processes share.
+const IS_OF_FILE: u64 = 1 << 61;
+/// The most pages of one read.
+const MAX_PAGES: usize = 32;
+
+/// A process, for as long as one look at it takes.
+#[derive(Debug)]
+pub(crate) struct OtherProcess {
+    folder: OwnedFd,
+    pid: ProcessId,
+    stat: ProcessStat,
+}
+
+/// What distinguishes the programs that a process has executed one after the other. All zero if
+/// the system does not report it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProgramPlace {
+    code: u64,
+    stack: u64,
+}
+
+/// How much a thread has run so far. If two values of a thread are equal, it has not run in
+/// between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadActivity {
+    /// Its processor time in nanoseconds.
+    pub(crate) cpu_ns: u64,
+    /// How often it began to run.
+    runs: u64,
+}
+
+impl OtherProcess {
+    /// Opens the process that has this number and this start time. `None` if it has ended, or if
+    /// only its first thread is left and has ended.
+    pub(crate) fn open(pid: ProcessId, start: ProcessStart) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
+        let mut text = [0; STAT_BYTES];
+        let stat = ProcessStat::parse(read_at(folder.as_fd(), c"stat", &mut text)?)?;
+        let process = Self { folder, pid, stat };
+        let has_ended = process.stat.state() == Some("Z") && process.threads() <= 1;
+        (process.stat.start() == Some(start) && !has_ended).then_some(process)
+    }
+
+    /// The number of its threads when it was opened.
+    pub(crate) fn threads(&self) -> u64 {
+        self.stat.number(20).unwrap_or(0)
+    }
+
+    /// Where its program was when it was opened.
+    pub(crate) fn program(&self) -> ProgramPlace {
+        let number = |field| self.stat.number(field).unwrap_or(0);
+        ProgramPlace {
+            code: number(26),
+            stack: number(28),
+        }
+    }
+
+    /// Whether the process is in a PID namespace of its own.
+    pub(crate) fn is_in_namespace(&self) -> bool {
+        let mut text = [0; STATUS_BYTES];
+        let status = read_at(self.folder.as_fd(), c"status", &mut text);
+        let numbers = status.and_then(|status| {
+            let text = String::from_utf8_lossy(status);
+            Some(field(&text, "NSpid:")?.split_ascii_whitespace().count())
+        });
+        numbers.is_some_and(|numbers| numbers > 1)
+    }
+
+    /// Its resident memory in bytes. `None` for a process that has given up its memory.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        let mut text = [0; 128];
+        let statm = std::str::from_utf8(read_at(self.folder.as_fd(), c"statm", &mut text)?).ok()?;
+        let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        (pages > 0).then(|| pages.saturating_mul(page_size()))
+    }
+
+    fn tasks(&self) -> Tasks<'_> {
+        Tasks::of(self.folder.as_fd())
+    }
+
+    /// Writes the numbers of all threads, sorted, into `all`.
+    ///
+    /// # Errors
+    /// The error of the system that does not provide the list; `all` is empty then.
+    pub(crate) fn list(&self, all: &mut Vec<ThreadId>) -> std::io::Result<()> {
+        self.tasks().list(all)
+    }
+
+    /// The present state of a thread.
+    pub(crate) fn doing(&self, thread: ThreadId) -> Doing {
+        self.tasks().doing(thread)
+    }
+
+    /// Whether a thread has ended, although it is still listed, as the first one may be.
+    pub(crate) fn has_ended(&self, thread: ThreadId) -> bool {
+        let mut text = [0; STAT_BYTES];
+        let stat = self.tasks().read_bytes(thread, "stat", &mut text);
+        let stat = stat.and_then(ProcessStat::parse);
+        stat.is_none_or(|stat| matches!(stat.state(), Some("Z" | "X")))
+    }
+
+    /// A thread's name in the system, at most 15 bytes.
+    pub(crate) fn name(&self, thread: ThreadId) -> Option<String> {
+        let mut text = [0; 64];
+        let name = self.tasks().read_bytes(thread, "comm", &mut text)?;
+        Some(String::from_utf8_lossy(name).trim_ascii_end().to_owned())
+    }
+
+    /// The number that a thread has in its own PID namespace.
+    pub(crate) fn own_number(&self, thread: ThreadId) -> Option<ThreadId> {
+        let mut text = [0; STATUS_BYTES];
+        let status = self.tasks().read(thread, "status", &mut text)?;
+        let innermost = field(status, "NSpid:")?.split_ascii_whitespace().last()?;
+        innermost.parse().ok().map(ThreadId::new)
+    }
+
+    /// How much a thread has run. `None` if it has ended.
+    pub(crate) fn activity(&self, thread: ThreadId) -> Option<ThreadActivity> {
+        let mut text = [0; 128];
+        let schedule = self.tasks().read(thread, "schedstat", &mut text);
+        schedule
+            .and_then(parse_schedule)
+            .or_else(|| self.coarse_activity(thread))
+    }
+
+    /// The same for a system that does not count how often threads run.
+    #[cold]
+    fn coarse_activity(&self, thread: ThreadId) -> Option<ThreadActivity> {
+        let mut text = [0; STAT_BYTES];
+        let stat = ProcessStat::parse(self.tasks().read_bytes(thread, "stat", &mut text)?)?;
+        let ticks = stat.number(14)?.saturating_add(stat.number(15)?);
+        let mut text = [0; STATUS_BYTES];
+        let status = self.tasks().read(thread, "status", &mut text)?;
+        let count = |name| field(status, name)?.parse::<u64>().ok();
+        let waited = count("voluntary_ctxt_switches:")?;
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        Some(ThreadActivity {
+            cpu_ns: ticks.saturating_mul(tick_ns),
+            runs: waited.saturating_add(count("nonvoluntary_ctxt_switches:")?),
+        })
+    }
+}
+
+/// Parses processor time, time in the queue, and the number of runs. `None` if they are not
+/// counted.
+fn parse_schedule(text: &str) -> Option<ThreadActivity> {
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    let cpu_ns = numbers.next()?.ok()?;
+    let runs = numbers.nth(1)?.ok()?;
+    (runs > 0).then_some(ThreadActivity { cpu_ns, runs })
+}
+
+/// What memory is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryKind {
+    /// Memory of the process alone.
+    Private,
+    /// Any memory, such as that of a loaded file.
+    Any,
+}
+
+/// The result of a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryRead {
+    /// How many bytes were read.
+    pub(crate) bytes: usize,
+    /// Whether the bytes that follow are swapped out.
+    pub(crate) is_cut: bool,
+    /// Whether the system forbids it.
+    pub(crate) is_forbidden: bool,
+}
+
+/// Reads the memory of a process, as far as it is resident.
+#[derive(Debug)]
+pub(crate) struct OtherMemory {
+    pid: libc::pid_t,
+    /// The system's table of the process's pages.
+    pages: Option<OwnedFd>,
+}
+
+impl OtherMemory {
+    pub(crate) fn of(process: &OtherProcess) -> Self {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Self {
+            pid: libc::pid_t::try_from(process.pid.get()).unwrap_or(-1),
+            pages: openat(&process.folder, c"pagemap", flags, Mode::empty()).ok(),
+        }
+    }
+
+    /// Fills `room` with the bytes from `address` on, up to the first page that is not resident or
+    /// is of another kind.
+    pub(crate) fn read(&self, address: u64, room: &mut [u8], kind: MemoryKind) -> MemoryRead {
+        let Some(pages) = &self.pages else {
+            return MemoryRead {
+                is_forbidden: true,
+                ..MemoryRead::default()
+            };
+        };
+        let resident = resident(pages.as_fd(), (address, room.len()), kind);
+        let room = room.get_mut(..resident.bytes).unwrap_or_default();
+        match self.copy(address, room) {
+            Ok(bytes) => MemoryRead { bytes, ..resident },
+            Err(errno) => MemoryRead {
+                bytes: 0,
+                is_forbidden: errno == libc::EPERM,
+                ..resident
+            },
+        }
+    }
+
+    /// Like [`Self::read`], for whole words. `bytes` is a multiple of 8.
+    pub(crate) fn read_words(
+        &self,
+        address: u64,
+        room: &mut [u64],
+        kind: MemoryKind,
+    ) -> MemoryRead {
+        // SAFETY: any bytes are valid words, and u8 has no alignment; the borrow is exclusive.
+        let (_, bytes, _) = unsafe { room.align_to_mut::<u8>() };
+        let read = self.read(address, bytes, kind);
+        MemoryRead {
+            bytes: read.bytes & !7,
+            ..read
+        }
+    }
+
+    /// Copies bytes; the number of the system's error otherwise.
+    fn copy(&self, address: u64, room: &mut [u8]) -> Result<usize, i32> {
+        if room.is_empty() {
+            return Ok(0);
+        }
+        let own = libc::iovec {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: room.len(),
+        };
+        let other = libc::iovec {
+            iov_base: address as *mut libc::c_void,
+            iov_len: room.len(),
+        };
+        // SAFETY: the system writes at most `room.len()` bytes into `room`, and checks every page
+        // of the source, which is in another process.
+        let read =
+            unsafe { libc::process_vm_readv(self.pid, &raw const own, 1, &raw const other, 1, 0) };
+        usize::try_from(read)
+            .map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+    }
+}
+
+/// How many of the bytes from `address` on are in resident pages of this kind.
+fn resident(pages: BorrowedFd<'_>, (address, len): (u64, usize), kind: MemoryKind) -> MemoryRead {
+    let page = page_size();
+    let mut table = [0_u8; MAX_PAGES * 8];
+    let read = rustix::io::pread(pages, &mut table, (address / page).saturating_mul(8));
+    let table = table.get(..read.unwrap_or(0)).unwrap_or_default();
+    let entries = table.as_chunks::<8>().0.iter();
+    let mut entries = entries.map(|entry| u64::from_ne_bytes(*entry));
+    let excluded = match kind {
+        MemoryKind::Private => IS_OF_FILE,
+        MemoryKind::Any => 0,
+    };
+    let is_good = |entry: u64| entry & IS_PRESENT != 0 && entry & excluded == 0;
+    let mut end = address - address % page;
+    let limit = address.saturating_add(len as u64);
+    let mut is_cut = false;
+    while end < limit {
+        match entries.next() {
+            Some(entry) if is_good(entry) => end = end.saturating_add(page),
+            entry => {
+                is_cut = entry.is_some_and(|entry| entry & IS_SWAPPED != 0);
+                break;
+            }
+        }
+    }
+    let bytes = end.min(limit).saturating_sub(address);
+    MemoryRead {
+        bytes: usize::try_from(bytes).unwrap_or(0),
+        is_cut,
+        is_forbidden: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use test_support::patience;
+
+    use super::*;
+
+    fn own() -> ProcessId {
+        ProcessId::new(std::process::id())
+    }
+
+    fn open_own() -> OtherProcess {
+        OtherProcess::open(own(), crate::sys::own_process_start()).unwrap()
+    }
+
+    /// A process that sleeps; killed when dropped.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> (Self, ProcessId, ProcessStart) {
+            let child = Command::new("sleep").arg("1000").spawn().unwrap();
+            let pid = ProcessId::new(child.id());
+            (Self(child), pid, crate::sys::process_start(pid))
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn times_in_the_schedule_are_parsed_and_counts_of_nothing_are_none() {
+        let activity = |cpu_ns, runs| Some(ThreadActivity { cpu_ns, runs });
+        assert_eq!(parse_schedule("617184 224050 3\n"), activity(617_184, 3));
+        assert_eq!(parse_schedule("0 0 0\n"), None, "not counted");
+        for damaged in ["", "1 2", "x 2 3", "1 2 -3", "99999999999999999999999 1 1"] {
+            assert_eq!(parse_schedule(damaged), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_opened_only_with_its_start_time_and_while_it_runs() {
+        let (mut sleeper, pid, start) = Sleeper::start();
+        assert!(OtherProcess::open(pid, start).is_some());
+        let later = ProcessStart::new(start.get() + 1);
+        assert!(OtherProcess::open(pid, later).is_none());
+        sleeper.0.kill().unwrap();
+        // Nobody has waited for it yet.
+        assert!(patience::until(|| OtherProcess::open(pid, start).is_none()));
+    }
+
+    #[test]
+    fn an_ended_process_shows_nothing_although_its_number_is_in_use() {
+        let (sleeper, pid, start) = Sleeper::start();
+        let other = OtherProcess::open(pid, start).unwrap();
+        let thread = ThreadId::new(u64::from(pid.get()));
+        assert!(other.activity(thread).is_some());
+        drop(sleeper);
+        assert_eq!(other.activity(thread), None);
+        assert_eq!(other.name(thread), None);
+        assert_eq!(other.resident_bytes(), None);
+        assert!(other.has_ended(thread));
+    }
+
+    #[test]
+    fn a_thread_that_has_not_run_has_the_same_activity() {
+        let (_sleeper, pid, start) = Sleeper::start();
+        let other = OtherProcess::open(pid, start).unwrap();
+        let thread = ThreadId::new(u64::from(pid.get()));
+        let sleeps = || matches!(other.doing(thread), Doing::Waiting(wait) if wait.is_in_a_call());
+        assert!(patience::until(sleeps));
+        let activity = other.activity(thread);
+        assert!(activity.is_some() && activity == other.activity(thread));
+        let coarse = other.coarse_activity(thread);
+        assert!(coarse.is_some() && coarse == other.coarse_activity(thread));
+        let own = ThreadId::new(crate::sys::current_thread_id().get());
+        let this = open_own();
+        let before = this.activity(own);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(before != this.activity(own), "it has run");
+    }
+
+    #[test]
+    fn the_threads_of_a_process_are_listed_by_number_and_name() {
+        let other = open_own();
+        let thread = crate::sys::current_thread_id();
+        let mut all = Vec::new();
+        other.list(&mut all).unwrap();
+        assert!(all.contains(&thread) && all.is_sorted());
+        assert_eq!(other.name(thread), crate::sys::current_thread_name());
+        assert_eq!(other.own_number(thread), Some(thread));
+        assert!(!other.has_ended(thread));
+        assert!(other.has_ended(ThreadId::new(0x3f_fffe)));
+        assert!(other.resident_bytes().unwrap() > 1 << 16);
+        assert!(other.program() != ProgramPlace::default());
+    }
+
+    #[test]
+    fn resident_memory_is_read_and_other_memory_is_left_alone() {
+        let page = usize::try_from(page_size()).unwrap();
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: maps new memory.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * page, rights, kind, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: the first page of this test's own mapping.
+        unsafe { start.cast::<u64>().write_volatile(7) };
+        let memory = OtherMemory::of(&open_own());
+        let mut room = vec![1_u64; 2 * page / 8];
+        let read = memory.read_words(start as u64, &mut room, MemoryKind::Private);
+        assert_eq!((read.bytes, read.is_forbidden), (page, false), "{read:?}");
+        assert_eq!(room[0], 7);
+        let code = open_own as *const () as u64;
+        let read = |address, kind| memory.read(address, &mut [0; 16], kind).bytes;
+        assert_eq!(read(code, MemoryKind::Any), 16);
+        assert_eq!(read(code, MemoryKind::Private), 0, "of a file");
+        for nowhere in [0, 8, u64::MAX, u64::MAX - 4096, 1 << 63] {
+            assert_eq!(read(nowhere, MemoryKind::Any), 0, "{nowhere:#x}");
+        }
+        // SAFETY: this test's own mapping.
+        unsafe { libc::munmap(start, 2 * page) };
+    }
+}
