@@ -72,7 +72,7 @@ int main(int count, char **words) {
         puts(dlerror());
         return 1;
     }
-    mark("not yet");
+    mark("first");
     printf("%d", recording());
     printf("%d", join());
     mark("loaded");
@@ -222,9 +222,10 @@ fn the_library_can_be_loaded_while_the_program_runs() -> anyhow::Result<()> {
         (&b"000\n"[..], Some(0))
     );
     let recorded = place.record_with(&["--no-agent"], &[text(&program), text(&library)])?;
-    assert_eq!(recorded.output.stdout, b"011\n", "{}", recorded.said());
+    assert_eq!(recorded.output.stdout, b"111\n", "{}", recorded.said());
     let profile = recorded.profile()?;
     let process = profile.process("loads")?;
+    assert_eq!(process.named("first").count(), 1, "the first call joins");
     assert_eq!(process.named("loaded").count(), 1);
     Ok(())
 }
@@ -233,7 +234,6 @@ fn the_library_can_be_loaded_while_the_program_runs() -> anyhow::Result<()> {
 fn a_function_waits_until_the_program_is_recorded() -> anyhow::Result<()> {
     own_process!();
     let (place, program) = compiled_example()?;
-    // Below a shell, which takes the memory that the session hands over.
     let recorded = place.record(&["sh", "-c", "\"$0\"; exit $?", text(&program)])?;
     assert_eq!(recorded.output.stdout, b"recording\n");
     let profile = recorded.profile()?;

@@ -1,6 +1,6 @@
 //! The start of the profiler in a child: environment, pool, connection.
 //!
-//! Called by the host through [`init`]. The host's thread reads the environment, and waits while
+//! Called by the host through [`init`](crate::init). The host's thread reads the environment, and waits while
 //! the I/O thread ([`crate::io_thread`]) takes the pool and starts recording. The control thread
 //! connects, sends `Hello` and serves the parent. A pool is handed over by a parent that has
 //! started this process, or obtained from the session whose address the process has inherited
@@ -31,17 +31,13 @@ use profiler_sys::{DescriptorTable, OwnFile, occupy_low_numbers, spawn_quiet};
 
 use crate::control::Control;
 use crate::gather::Files;
-use crate::invitation::Invitation;
 use crate::join::Candidate;
 use crate::{io_thread, own_threads, shutdown};
 
 /// Whether the parent has ended the channel.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// How long [`init`] waits for a session that this process joins by itself.
-pub const JOIN_WAIT: Duration = Duration::from_millis(20);
-
-/// The outcome of [`init`].
+/// The outcome of [`init`](crate::init).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Status {
@@ -49,7 +45,7 @@ pub enum Status {
     Recording,
     /// The environment names neither a parent nor a session.
     NoParent,
-    /// [`init`] was called before in this process, or [`after_fork`](crate::after_fork).
+    /// [`init`](crate::init) was called before in this process, or [`after_fork`](crate::after_fork).
     AlreadyDone,
     /// The profiler is off, for this reason.
     Off(InitError),
@@ -100,37 +96,9 @@ impl InitError {
     }
 }
 
-/// The process that has begun: it has called [`init`] or `after_fork`; 0 before. In a forked child,
+/// The process that has begun: it has called [`init`](crate::init) or `after_fork`; 0 before. In a forked child,
 /// the process from which it was forked.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
-
-/// Begins to record, if the environment names a parent or a session.
-///
-/// A process that a session has started with `spawn` was handed its memory. Any other process of
-/// the tree joins by itself: it inherits the address of the session
-/// (`MULTIPROCESS_PROFILER_SESSION`) from the process that started it, whichever that is, and asks
-/// the session for memory. If the session is over, full, of another version or of another user, or
-/// if it does not answer, the process runs on without a profiler, and the returned [`Status`] says
-/// why.
-///
-/// A process whose memory was handed over spends about a millisecond of the host's thread here
-/// (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
-/// answer: usually for about a millisecond, at most for [`JOIN_WAIT`], and not at all if no process
-/// listens (`figures -- join` prints `join.ms` and `join.host_wait_ms.no_parent`). A thread of the
-/// profiler does everything else. If that thread does not get to run, for example because `init` is
-/// called within a `dlopen` that blocks new threads, the call returns 10 s later, and the process
-/// does not record. Never panics or prints.
-pub fn init() -> Status {
-    init_within(JOIN_WAIT)
-}
-
-/// Like [`init`], with another limit on the wait for a session that this process joins by itself.
-pub fn init_within(patience: Duration) -> Status {
-    match status_if_begun() {
-        Some(status) => status,
-        None => Invitation::of_environment().follow(patience),
-    }
-}
 
 /// Whether the session that this process has recorded for is over. False if it is not known,
 /// because the program has closed the channel. Reads an atomic only.
@@ -140,7 +108,7 @@ pub fn session_is_over() -> bool {
 
 /// Notes that this process begins. Returns the outcome if it must not: it has begun before, or it
 /// is a forked child that must begin anew.
-fn status_if_begun() -> Option<Status> {
+pub(crate) fn status_if_begun() -> Option<Status> {
     if session::is_forked() {
         return Some(Status::Off(StartError::Forked.into()));
     }
@@ -169,19 +137,6 @@ pub(crate) fn begin_anew() {
 pub(crate) fn parent_has_begun() -> bool {
     let begun = BEGUN.load(Ordering::Acquire);
     begun != 0 && begun != std::process::id()
-}
-
-/// Like [`init_within`], for a process that has read its environment before.
-pub fn init_as(invitation: Invitation, patience: Duration) -> Status {
-    match status_if_begun() {
-        Some(status) => status,
-        None => invitation.follow(patience),
-    }
-}
-
-/// Records for the session that the environment names. For a process that has begun.
-pub(crate) fn join(patience: Duration) -> Status {
-    Invitation::of_session_in_environment().follow(patience)
 }
 
 /// Records for the parent that has handed its resources to this process.

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use profiler_core::session::{self, AfterForkError};
 
-use crate::connect::{self, JOIN_WAIT, Status};
+use crate::connect::{self, Status};
+use crate::init::{self, JOIN_WAIT};
 use crate::{io_thread, own_threads, shutdown};
 
 /// The process that has begun anew after a fork; 0 before. In a forked child, the process from
@@ -108,7 +109,7 @@ pub unsafe fn after_fork_within(patience: Duration) -> Status {
         Err(error) => return Status::Off(error.into()),
     }
     ANEW.store(std::process::id(), Ordering::Release);
-    connect::join(patience)
+    init::join(patience)
 }
 
 fn has_begun_anew() -> bool {

@@ -41,7 +41,7 @@ mod connect;
 mod control;
 mod fork;
 mod gather;
-mod invitation;
+mod init;
 mod io_thread;
 mod join;
 mod outgoing;
@@ -49,12 +49,13 @@ mod own_threads;
 mod shutdown;
 mod updates;
 
-pub use connect::{InitError, JOIN_WAIT, Status, init, init_within};
 #[doc(hidden)]
-pub use connect::{init_as, session_is_over};
+pub use connect::session_is_over;
+pub use connect::{InitError, Status};
 pub use fork::{after_fork, after_fork_within};
 #[doc(hidden)]
-pub use invitation::Invitation;
+pub use init::{Invitation, init_as};
+pub use init::{JOIN_WAIT, init, init_within};
 pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};

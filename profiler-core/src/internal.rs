@@ -111,9 +111,7 @@ pub mod payload {
 pub mod pool {
     //! See `pool` in the sources: the shared bytes.
 
-    pub use crate::pool::{
-        AttachError, FLOOR_PAGES, PoolSpec, create, create_in, new_id, withdraw,
-    };
+    pub use crate::pool::{AttachError, FLOOR_PAGES, PoolSpec, create, create_in, new_id};
 
     pub mod definitions {
         //! See `pool::definitions` in the sources.

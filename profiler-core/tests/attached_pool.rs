@@ -49,28 +49,3 @@ fn a_thread_of_an_earlier_session_does_not_end_the_row_of_another_thread() {
     new.end();
     session::stop();
 }
-
-#[test]
-fn a_pool_that_its_maker_has_withdrawn_is_attached_by_no_process() {
-    own_process!();
-    let spec = support::pool_spec(&SessionParams::default());
-    let pool = pool::create(&spec).unwrap();
-    assert!(pool::withdraw(&pool).unwrap());
-    let refused = session::attach(pool.try_clone().unwrap()).unwrap_err();
-    assert!(refused.to_string().contains("already belongs"), "{refused}");
-    let reader = profiler_core::internal::reader::PoolReader::open(&pool).unwrap();
-    assert_eq!(reader.header().pid.get(), 0, "the claim is taken back");
-}
-
-#[test]
-fn a_pool_that_a_process_has_attached_is_not_withdrawn() {
-    own_process!();
-    let params = SessionParams::default();
-    let pool = pool::create(&support::pool_spec(&params)).unwrap();
-    session::attach(pool.try_clone().unwrap()).unwrap();
-    assert!(!pool::withdraw(&pool).unwrap());
-    start(params);
-    marker!("recorded");
-    assert_eq!(snapshot().counts().recorded(), 1);
-    session::stop();
-}

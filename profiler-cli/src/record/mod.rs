@@ -162,13 +162,14 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let library = options.preloaded_library();
     let mut command = options.command();
     if let Some(library) = &library {
-        let (name, value) = session.observed_variable()?;
-        command.env(name, value);
         library.load_into(&mut command);
     }
     crate::agent::offer_to(&mut command);
     let program = PathBuf::from(command.get_program());
-    let mut child = session.spawn(&options.shown_name(), command)?;
+    let mut child = match library {
+        Some(_) => session.spawn_observed(&options.shown_name(), command)?,
+        None => session.spawn(&options.shown_name(), command)?,
+    };
     if options.name.is_none() {
         child.name_by_program();
     }

@@ -106,9 +106,6 @@ pub mod header {
     /// The source of the samples, see `params::SampleSource`; 0 if no sampler has run. Written by
     /// the process.
     pub const SAMPLE_SOURCE: u64 = 208;
-    /// 1 if the maker has withdrawn the pool: no process may attach it any more. Written by the
-    /// maker, through the file.
-    pub const WITHDRAWN: u64 = 216;
     /// Eight pairs of (offset, length), in the order of [`super::Region`].
     pub const REGIONS: u64 = 256;
     /// Length of the process name in bytes, then the name, up to [`super::MAX_NAME_BYTES`].

@@ -51,8 +51,7 @@ pub enum AttachError {
     /// This build does not understand the header.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// Another process (or a previous process with the same number) has the pool; 0 if its maker has
-    /// withdrawn it.
+    /// Another process (or a previous process with the same number) has the pool.
     #[error("the pool already belongs to process {0}")]
     Taken(ProcessId),
     /// The memory could shrink under the mapping.
@@ -120,18 +119,6 @@ pub fn create_in(file: &File, spec: &PoolSpec) -> io::Result<()> {
     let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
     sys::stretch(file, layout.pool_len)?;
     header_of(spec, layout, Backing::File).write_to(file)
-}
-
-/// Withdraws a pool that this process has made: no process can attach it any more. False if one has
-/// attached it, or is about to find that it cannot; its header tells which.
-///
-/// # Errors
-/// Errors of the file system.
-pub fn withdraw(file: &File) -> io::Result<bool> {
-    file.write_all_at(&1_u64.to_ne_bytes(), at::WITHDRAWN)?;
-    let mut owner = [0; 8];
-    file.read_exact_at(&mut owner, at::PID)?;
-    Ok(u64::from_ne_bytes(owner) == 0)
 }
 
 fn header_of(spec: &PoolSpec, layout: Layout, backing: Backing) -> Header {
@@ -253,16 +240,10 @@ impl Pool {
     fn claim(&self, pid: ProcessId, start: ProcessStart) -> Result<(), AttachError> {
         let word = self.header(at::PID)?;
         let mine = u64::from(pid.get());
-        if let Err(owner) = word.compare_exchange(0, mine, Ordering::SeqCst, Ordering::Acquire) {
+        if let Err(owner) = word.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire) {
             return Err(AttachError::Taken(ProcessId::new(
                 u32::try_from(owner).unwrap_or(0),
             )));
-        }
-        // After the claim: either this process sees that the pool is withdrawn, or the maker, which
-        // looks after it has withdrawn the pool, sees the claim.
-        if self.header(at::WITHDRAWN)?.load(Ordering::SeqCst) != 0 {
-            word.store(0, Ordering::Release);
-            return Err(AttachError::Taken(ProcessId::new(0)));
         }
         self.header(at::PROCESS_START)?
             .store(start.get(), Ordering::Release);

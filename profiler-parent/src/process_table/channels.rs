@@ -6,18 +6,15 @@
 use std::sync::{Arc, Weak};
 
 use ipc_protocol::message::Hello;
-use profiler_core::ids::PoolId;
-#[cfg(feature = "observed")]
-use profiler_core::ids::ProcessId;
-#[cfg(feature = "observed")]
+use ipc_protocol::transport::listener::CancelHandle;
+use profiler_core::ids::{PoolId, ProcessId};
 use profiler_sys::OwnFile;
 
-#[cfg(feature = "observed")]
-use super::Remains;
-use super::{ProcessState, ProcessTable, TrackedProcess};
+use super::tracked_process::Handing;
+use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::controller::ProcessFigures;
 use crate::generated_code::ProcessFiles;
-use crate::sys::ProcessFacts;
+use crate::sys::{ProcessFacts, ProgramImage};
 
 impl ProcessTable {
     /// Notes the hello of a process. `files` and `facts` are what the system says about it. Returns
@@ -42,38 +39,79 @@ impl ProcessTable {
         self.change(key, |process| process.ring_bytes = bytes);
     }
 
-    /// Whether this is a spawned process that has not connected, and has not attached its pool.
+    /// Whether this process was spawned without resources, and is neither observed nor has joined.
     #[cfg(feature = "observed")]
-    pub(crate) fn waits_for_program(&self, key: PoolId) -> bool {
+    pub(crate) fn awaits_program(&self, key: PoolId) -> bool {
         let all = self.lock();
-        all.get(&key).is_some_and(is_waiting)
+        all.get(&key).is_some_and(TrackedProcess::awaits_program)
     }
 
-    /// The pool that was made for a spawned process, if it has this number and has not connected.
+    /// Notes where a process runs, for the names of its generated code.
     #[cfg(feature = "observed")]
-    pub(crate) fn waiting_spawned(&self, pid: ProcessId) -> Option<(PoolId, Arc<OwnFile>)> {
-        let all = self.lock();
-        let is_it = |process: &TrackedProcess| process.pid == pid && is_waiting(process);
-        let (key, process) = all.iter().find(|(_, process)| is_it(process))?;
-        match &process.remains {
-            Remains::Pool(pool) => Some((*key, Arc::clone(pool))),
-            _ => None,
-        }
+    pub(crate) fn set_files(&self, key: PoolId, files: Option<Arc<ProcessFiles>>) {
+        self.change(key, |process| process.files = files);
     }
 
-    /// Makes a spawned process an observed one, whose samples this session writes into `pool`. The
-    /// process has a descriptor of the pool that it was started with, and none of this one.
+    /// Makes a process with this number that was spawned without resources an observed one, if there
+    /// is one that is neither observed nor has joined. This session writes its pool, of which no
+    /// other process has a descriptor.
     #[cfg(feature = "observed")]
-    pub(crate) fn observe_spawned(&self, key: PoolId, pool: Arc<OwnFile>, program: &str) {
-        self.change(key, |process| {
-            process.remains = Remains::Pool(pool);
+    pub(crate) fn observe_spawned(
+        &self,
+        pid: ProcessId,
+        program: &str,
+    ) -> Option<(PoolId, Arc<OwnFile>)> {
+        self.claim_spawned(pid, |process| {
             process.said_hello = true;
             process.is_observed = true;
             process.state = ProcessState::Connected;
-            process.part_file = None; // it writes no part
             process.program = Some(program.to_owned());
             process.take_program_name();
-        });
+        })
+    }
+
+    /// Lets a process with this number join that was spawned without resources, if there is one that
+    /// is neither observed nor has joined. Its pool is handed to it then.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn let_spawned_join(
+        &self,
+        pid: ProcessId,
+        image: Option<ProgramImage>,
+    ) -> Option<(PoolId, Arc<OwnFile>)> {
+        self.claim_spawned(pid, |process| {
+            process.image = image;
+            process.is_trusted = false;
+        })
+    }
+
+    fn claim_spawned(
+        &self,
+        pid: ProcessId,
+        change: impl FnOnce(&mut TrackedProcess),
+    ) -> Option<(PoolId, Arc<OwnFile>)> {
+        let mut all = self.lock();
+        let mut waiting = all.iter_mut();
+        let (key, process) =
+            waiting.find(|(_, process)| process.pid == pid && process.awaits_program())?;
+        let Remains::Pool(pool) = &process.remains else {
+            return None;
+        };
+        let claimed = (*key, Arc::clone(pool));
+        process.handing = Handing::Claimed;
+        change(process);
+        Some(claimed)
+    }
+
+    /// Notes the channel over which a process will communicate.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(profiler_portable))),
+        allow(dead_code)
+    )]
+    pub(crate) fn set_channel(&self, key: PoolId, abandon: CancelHandle) {
+        self.change(key, |process| process.abandon = Some(abandon));
     }
 
     /// Notes that the channel of a process has closed, for this reason. The first reason is the
@@ -140,13 +178,12 @@ impl ProcessTable {
     }
 }
 
-/// Whether a process was spawned, has not connected, and has not attached its pool.
-#[cfg(feature = "observed")]
-fn is_waiting(process: &TrackedProcess) -> bool {
-    process.state == ProcessState::Starting && !process.has_joined && !process.remains.is_taken()
-}
-
 impl TrackedProcess {
+    /// Whether it was spawned without resources, and is neither observed nor has joined.
+    fn awaits_program(&self) -> bool {
+        self.state == ProcessState::Starting && self.handing == Handing::Later
+    }
+
     /// Handles the process's hello. Returns whether its recording goes on.
     fn greet(&mut self, hello: &Hello, facts: Option<ProcessFacts>) -> bool {
         self.said_hello = true;

@@ -180,7 +180,7 @@ impl ProcessTable {
     /// Copies all processes, in the order in which they were added.
     fn copies<T>(&self, copy: impl Fn(PoolId, &TrackedProcess) -> T) -> Vec<T> {
         let all = self.lock();
-        let copied = all.iter();
+        let copied = all.iter().filter(|(_, process)| !process.is_left_out);
         let copied = copied.map(|(key, process)| (process.order, copy(*key, process)));
         let copied = copied.collect();
         drop(all);

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_sys::OwnFile;
 
+#[cfg(feature = "observed")]
+use super::tracked_process::Handing;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::sys::{ProgramImage, facts_of};
 
@@ -75,15 +77,21 @@ impl ProcessTable {
             process.pid == pid
                 && !process.is_over()
                 && !process.is_observed
-                && (process.has_joined || process.remains.is_taken_by(pid))
+                && (process.has_joined
+                    || process.handing == Handing::Claimed
+                    || process.remains.is_taken_by(pid))
         };
         self.lock().values().any(records)
     }
 
-    /// Notes that the own recorder of an observed process records it from now on.
+    /// Notes that the own recorder of an observed process records it from now on. If the process was
+    /// observed `for_a_moment` only, this part of it is not shown.
     #[cfg(feature = "observed")]
-    pub(crate) fn note_recorder(&self, key: PoolId) {
-        self.change(key, |process| process.records_itself = true);
+    pub(crate) fn note_recorder(&self, key: PoolId, for_a_moment: bool) {
+        self.change(key, |process| {
+            process.records_itself = true;
+            process.is_left_out = for_a_moment;
+        });
     }
 
     /// Whether a process is known to execute another program than when it connected.

@@ -203,6 +203,7 @@ impl ProcessTable {
     pub(crate) fn reports(&self) -> Vec<ProcessReport> {
         let all = self.lock();
         let mut processes: Vec<&TrackedProcess> = all.values().collect();
+        processes.retain(|process| !process.is_left_out);
         processes.sort_by_key(|process| process.order);
         processes.into_iter().map(TrackedProcess::report).collect()
     }

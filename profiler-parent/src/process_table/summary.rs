@@ -40,7 +40,7 @@ impl ProcessTable {
         };
         summary.add_entries(&counts);
         let mut all: Vec<Remains> = Vec::new();
-        for process in self.lock().values() {
+        for process in self.lock().values().filter(|process| !process.is_left_out) {
             summary.add_process(process);
             all.push(process.remains.clone());
         }

@@ -74,6 +74,10 @@ pub(crate) struct TrackedProcess {
     pub(super) has_executed: bool,
     /// It goes on, and its own recorder records it: the observation has ended.
     pub(super) records_itself: bool,
+    /// It was observed for a moment before its own recorder began, and is not shown.
+    pub(super) is_left_out: bool,
+    /// Whether it has got its pool.
+    pub(super) handing: Handing,
     /// It is observed: this session writes its pool.
     pub(super) is_observed: bool,
     /// It has announced its end in its pool, as an orderly exit does.
@@ -82,6 +86,17 @@ pub(crate) struct TrackedProcess {
     pub(super) panics: PanicEvidence,
     /// The memory of the file into which an observed program writes, in bytes.
     pub(super) ring_bytes: u64,
+}
+
+/// When a process gets its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handing {
+    /// When it is started, or when it joins.
+    AtStart,
+    /// It was spawned without resources, and may join or be observed.
+    Later,
+    /// It was spawned without resources, and has joined or is observed.
+    Claimed,
 }
 
 impl TrackedProcess {
@@ -117,6 +132,8 @@ impl TrackedProcess {
             image: None,
             has_executed: false,
             records_itself: false,
+            is_left_out: false,
+            handing: Handing::AtStart,
             is_observed: false,
             has_closed_its_pool: false,
             panics: PanicEvidence::default(),
@@ -160,6 +177,13 @@ impl TrackedProcess {
             is_observed: true,
             ..Self::joined(name, process, parent, remains)
         }
+    }
+
+    /// For a process that is spawned without resources.
+    #[cfg(feature = "observed")]
+    pub(crate) fn without_resources(mut self) -> Self {
+        self.handing = Handing::Later;
+        self
     }
 
     /// With the process that started it.

@@ -116,6 +116,23 @@ impl Session {
         self.supervisor.spawn(name, command, Trust::Trusted)
     }
 
+    /// Starts a program that does not call the profiler, and observes it with all programs below it.
+    /// `command` must load the library of `profiler-observed`, through `LD_PRELOAD`. The program
+    /// gets no descriptor. If it calls `profiler_child::init()` after all, it joins the session.
+    ///
+    /// Otherwise as [`Session::spawn`]. Linux, with the feature `observed`.
+    ///
+    /// # Errors
+    /// When the program cannot be started, or the system refuses the directory for its samples.
+    #[cfg(feature = "observed")]
+    pub fn spawn_observed(
+        &self,
+        name: &str,
+        command: Command,
+    ) -> Result<ProfiledChild, SpawnError> {
+        self.supervisor.spawn_observed(name, command)
+    }
+
     /// Starts an untrusted child that records for this session: one that runs foreign code, or
     /// parses foreign data in a sandbox. The child communicates through its own inherited socket.
     /// Nothing that it sends can make this process block, grow or exit; at worst its control

@@ -158,6 +158,8 @@ impl ControlLoop {
             SupervisorEvent::Exited { key, status } if self.is_observed_until(key, status) => {}
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
             #[cfg(feature = "observed")]
+            SupervisorEvent::RecordsItself { pid } => self.observed.records_itself(pid),
+            #[cfg(feature = "observed")]
             SupervisorEvent::ObservationStarted { commands } => self.observed.begin(commands),
             #[cfg(feature = "observed")]
             SupervisorEvent::ObservedStarted { key } => {
@@ -167,10 +169,16 @@ impl ControlLoop {
             #[cfg(feature = "observed")]
             SupervisorEvent::ObservedUpdate { key, update } => self.hear_update(key, update),
             #[cfg(feature = "observed")]
-            SupervisorEvent::ObservedEnded { key, goes_on } => match self.observed.remove(key) {
-                _ if goes_on => self.executed(key),
-                status => self.exited(key, status),
-            },
+            SupervisorEvent::ObservedEnded { key, goes_on } => {
+                let told = self.observed.remove(key);
+                if goes_on {
+                    self.executed(key);
+                }
+                // The process may have ended before the reader met its first program.
+                if told.is_some() || !goes_on {
+                    self.exited(key, told.flatten());
+                }
+            }
             SupervisorEvent::Executed { key } => self.executed(key),
             SupervisorEvent::SetLimit { limit, obeyed } => {
                 self.shrinking.push(obeyed);
@@ -192,7 +200,7 @@ impl ControlLoop {
     /// left: its program is observed, or may have made a file that the reader has not met.
     #[cfg(feature = "observed")]
     fn is_observed_until(&mut self, key: PoolId, status: Option<std::process::ExitStatus>) -> bool {
-        let may_be_new = || self.context.processes.waits_for_program(key);
+        let may_be_new = || self.context.processes.awaits_program(key);
         self.observed.ends(key, status, may_be_new)
     }
 

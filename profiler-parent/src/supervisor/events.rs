@@ -7,6 +7,8 @@ use std::process::ExitStatus;
 use crossbeam_channel::Sender;
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::{self, TransportError};
+#[cfg(feature = "observed")]
+use profiler_core::ids::ProcessId;
 use profiler_core::ids::{ByteLimit, PoolId};
 #[cfg(feature = "observed")]
 use profiler_core::internal::manager::update::ManagerUpdate;
@@ -59,6 +61,9 @@ pub(crate) enum SupervisorEvent {
     /// Programs are observed from now on: the reader takes commands.
     #[cfg(feature = "observed")]
     ObservationStarted { commands: Sender<ReaderCommand> },
+    /// A process has a recorder of its own, for another session.
+    #[cfg(feature = "observed")]
+    RecordsItself { pid: ProcessId },
     /// A program is observed: its pool is written by the reader.
     #[cfg(feature = "observed")]
     ObservedStarted { key: PoolId },

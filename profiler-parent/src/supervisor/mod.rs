@@ -279,6 +279,23 @@ impl Supervisor {
         let address = address.as_ref();
         spawn::spawn_child(&self.context, &self.handle, name, command, trust, address)
     }
+
+    /// Starts a child that is observed.
+    ///
+    /// # Errors
+    /// [`SpawnError`]; no process runs then.
+    #[cfg(feature = "observed")]
+    pub(crate) fn spawn_observed(
+        &self,
+        name: &str,
+        mut command: Command,
+    ) -> Result<ProfiledChild, SpawnError> {
+        let (variable, value) = self.observed_variable()?;
+        command.env(variable, value);
+        let address = self.address().ok();
+        let address = address.as_ref();
+        spawn::spawn_observed(&self.context, &self.handle, name, command, address)
+    }
 }
 
 /// Runs the supervisor. If it panics, processes continue to record and can be recovered, but

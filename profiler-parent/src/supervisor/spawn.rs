@@ -344,6 +344,49 @@ fn spawn_profiled(
     Ok(adopt(context, supervisor, key, child, true)?)
 }
 
+/// Starts a child whose program is observed, or joins by itself: it gets no descriptor. Profiled if
+/// the limit allows.
+#[cfg(feature = "observed")]
+pub(super) fn spawn_observed(
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
+    name: &str,
+    mut command: Command,
+    address: Option<&SessionAddress>,
+) -> Result<ProfiledChild, SpawnError> {
+    let key = pool::new_id()?;
+    let allowance = match join(supervisor, key) {
+        Ok(allowance) => allowance,
+        Err(refusal) => {
+            supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+            let why = refusal.to_string();
+            return spawn_unprofiled(context, supervisor, key, name, command, why);
+        }
+    };
+    let forget = |error: SpawnError| {
+        context.forget_pool(key);
+        supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+        error
+    };
+    let pool = make_pool(context, key, allowance, name).map_err(|error| forget(error.into()))?;
+    command.env_remove(VARIABLE);
+    match address {
+        Some(address) => command.env(SESSION_VARIABLE, address.to_value()),
+        None => command.env_remove(SESSION_VARIABLE),
+    };
+    let program = command.get_program().to_owned();
+    let started = command.spawn();
+    let child = started.map_err(|source| forget(SpawnError::Start { program, source }))?;
+    let pid = ProcessId::new(child.id());
+    let process = TrackedProcess::new(name, pid, ProcessState::Starting, Remains::Pool(pool))
+        .with_parent(sys::process_id())
+        .with_pool_in_file(context.pools.is_some())
+        .without_resources();
+    context.processes.add(key, process);
+    context.tell_outer(Recorded::here(name, pid, Some(sys::process_id())));
+    adopt(context, supervisor, key, child, true).map_err(|error| forget(error.into()))
+}
+
 fn spawn_unprofiled(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,

@@ -17,6 +17,7 @@ use ipc_protocol::environment::Token;
 use ipc_protocol::message::{JoinRefusal, JoinRequest};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::joining::Joiner;
+use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::pool;
 use profiler_sys::{OwnDescriptor, OwnFile};
@@ -49,6 +50,8 @@ pub(super) struct Applicant {
     name: String,
     /// A descriptor of the process (pidfd).
     process: OwnDescriptor<OwnedFd>,
+    /// The pool with which the process was spawned, if it is to get that.
+    spawned: Option<Arc<OwnFile>>,
     /// A look at the pool of an earlier program of the process.
     look: Option<PoolLook>,
     deadline: Instant,
@@ -130,6 +133,7 @@ impl Admission {
                 .filter(|name| !name.is_empty())
                 .unwrap_or_else(|| system_name(pid)),
             process,
+            spawned: None,
             look: None,
             deadline: now() + wait * 3 / 4,
             pause: FIRST_PAUSE,
@@ -139,6 +143,11 @@ impl Admission {
     /// Asks the supervisor for an allowance, after it has learned of the end of an earlier program
     /// of the same process.
     pub(super) fn attempt(&self, applicant: &mut Applicant) -> Attempt {
+        let (pid, image) = (applicant.pid, applicant.image);
+        if let Some((key, pool)) = self.context.processes.let_spawned_join(pid, image) {
+            (applicant.key, applicant.spawned) = (key, Some(pool));
+            return Attempt::Admitted(ByteLimit::new(0)); // it has its allowance
+        }
         let key = applicant.key;
         match self.earlier_life(applicant) {
             None => {}
@@ -191,6 +200,20 @@ impl Admission {
 
     /// Makes a process of the session, and sends it its pool.
     pub(super) fn admit(&self, joiner: &Joiner, applicant: Applicant, allowance: ByteLimit) {
+        match applicant.spawned.clone() {
+            Some(pool) => {
+                let Applicant { key, pid, .. } = applicant;
+                let listener = joiner.channel();
+                let processes = &self.context.processes;
+                processes.set_channel(key, listener.cancel_handle());
+                self.hand_over(joiner, (key, pid), listener, &pool);
+            }
+            None => self.add(joiner, applicant, allowance),
+        }
+    }
+
+    /// Makes a process of the session that it has not started, and sends it its pool.
+    fn add(&self, joiner: &Joiner, applicant: Applicant, allowance: ByteLimit) {
         let pool = match make_pool(&self.context, applicant.key, allowance, &applicant.name) {
             Ok(pool) => pool,
             Err(error) => {
@@ -221,9 +244,25 @@ impl Admission {
             self.context.processes.remove(key);
             return;
         }
-        let token = match welcome(joiner, &pool) {
+        if self.hand_over(joiner, (key, pid), listener, &pool) {
+            self.context.tell_outer(Recorded::here(&name, pid, parent));
+        }
+    }
+
+    /// Sends a process its pool, and listens to it. False if the process did not get it.
+    fn hand_over(
+        &self,
+        joiner: &Joiner,
+        (key, pid): (PoolId, ProcessId),
+        listener: Listener,
+        pool: &OwnFile,
+    ) -> bool {
+        let token = match welcome(joiner, pool) {
             Ok(token) => token,
-            Err(why) => return self.take_back(key, why),
+            Err(why) => {
+                self.take_back(key, why);
+                return false;
+            }
         };
         let child = PendingChild {
             key,
@@ -231,10 +270,9 @@ impl Admission {
             listener,
             token,
         };
-        if let Err(error) = self.supervisor.receivers().add_child(child) {
-            return self.take_back(key, error.to_string());
-        }
-        self.context.tell_outer(Recorded::here(&name, pid, parent));
+        let added = self.supervisor.receivers().add_child(child);
+        let failed = added.map_err(|error| self.take_back(key, error.to_string()));
+        failed.is_ok()
     }
 
     /// Takes the memory of a process back that did not get it. The process stays listed.

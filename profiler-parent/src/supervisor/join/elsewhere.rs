@@ -36,6 +36,8 @@ impl Admission {
         if let Some(key) = replaced {
             self.supervisor.send(SupervisorEvent::Executed { key });
         }
+        #[cfg(feature = "observed")]
+        self.supervisor.send(SupervisorEvent::RecordsItself { pid });
         let may_watch = processes.can_list_refused(pid, start, Limits::now().refused);
         let entry = entry_of(process, facts.is_some());
         if processes.list_elsewhere(key, entry, replaced.is_some()) {

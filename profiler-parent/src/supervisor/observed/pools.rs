@@ -16,8 +16,8 @@ use super::ReaderCommand;
 pub(in crate::supervisor) struct ObservedPools {
     /// To the reader; `None` if no program is observed.
     commands: Option<Sender<ReaderCommand>>,
-    /// Each with how its process has ended, if it has.
-    all: BTreeMap<PoolId, Option<ExitStatus>>,
+    /// Each with the end of its process, if that was told, and its status, if that is known.
+    all: BTreeMap<PoolId, Option<Option<ExitStatus>>>,
     is_paused: bool,
 }
 
@@ -33,9 +33,9 @@ impl ObservedPools {
         self.all.entry(key).or_default();
     }
 
-    /// Removes the pool of a program that has ended; returns how its process has ended, if that is
-    /// known.
-    pub(in crate::supervisor) fn remove(&mut self, key: PoolId) -> Option<ExitStatus> {
+    /// Removes the pool of a program that has ended. Returns the end of its process, if that was
+    /// told, and its status, if that is known.
+    pub(in crate::supervisor) fn remove(&mut self, key: PoolId) -> Option<Option<ExitStatus>> {
         self.all.remove(&key)?
     }
 
@@ -54,7 +54,7 @@ impl ObservedPools {
         if !self.all.contains_key(&key) && !may_be_new() {
             return false;
         }
-        self.all.insert(key, status);
+        self.all.insert(key, Some(status));
         commands.send(ReaderCommand::Ended { key }).is_ok()
     }
 

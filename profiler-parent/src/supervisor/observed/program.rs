@@ -147,6 +147,12 @@ impl ObservedProgram {
             .is_ok_and(|header| header.ending == Ending::None as u32)
     }
 
+    /// The processor time that the program has used until its end, if it has stored that.
+    pub(super) fn used_ns(&self) -> u64 {
+        let ended_ns = self.ended_cpu_ns().unwrap_or(u64::MAX);
+        ended_ns.saturating_sub(self.base_ns)
+    }
+
     /// The processor time of the process at the end of the program, if it has stored that.
     pub(super) fn ended_cpu_ns(&self) -> Option<u64> {
         let header = self.file.header().ok()?;

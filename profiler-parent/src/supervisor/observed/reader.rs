@@ -47,6 +47,10 @@ const WAIT_PASSES: u64 = 64;
 /// of a change in steps of some milliseconds.
 const LOOKS: u32 = 3;
 
+/// A program that has used less processor time than this before its own recorder begins, or a forked
+/// child that has before it executes another program, is no process of its own in the profile.
+const SHORT_NS: u64 = 20_000_000;
+
 /// Reads the files of observed programs.
 #[derive(Debug)]
 pub(super) struct ObservedReader {
@@ -227,6 +231,9 @@ impl ObservedReader {
     fn pass(&mut self, is_asked: bool) {
         self.turns.begin_pass();
         self.look_for_files();
+        if self.looks_left > 0 || self.turns.is_without_program() {
+            self.turns.hurry();
+        }
         if self.turns.pass().is_multiple_of(IDLE_PASSES) {
             self.end_hidden();
         }
@@ -403,7 +410,8 @@ impl ObservedReader {
             self.replaced.insert(program.pid, used);
         }
         if program.has_recorder() {
-            self.context.processes.note_recorder(key);
+            let for_a_moment = program.used_ns() < SHORT_NS;
+            self.context.processes.note_recorder(key, for_a_moment);
         }
         program.end(&mut self.files, self.is_paused);
         self.context.processes.set_ring_bytes(key, 0);

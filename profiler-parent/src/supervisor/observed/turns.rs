@@ -55,10 +55,20 @@ impl Turns {
         }
     }
 
+    /// Makes the next pass soon, although no program may be active: one may have begun.
+    pub(super) const fn hurry(&mut self) {
+        self.has_active = true;
+    }
+
     /// Begins the next pass that is made.
     pub(super) const fn begin_pass(&mut self) {
         self.pass = self.pass.saturating_add(self.to_next_pass());
         self.has_active = false;
+    }
+
+    /// Whether no program has begun yet.
+    pub(super) const fn is_without_program(&self) -> bool {
+        self.begun == 0
     }
 
     /// The number of the present pass.

@@ -56,6 +56,7 @@ impl Admission {
             image: None,
             name: system_name(pid),
             process,
+            spawned: None,
             look: None,
             deadline: now(),
             pause: FIRST_PAUSE,

@@ -13,7 +13,6 @@ use profiler_core::internal::observed::{
     LoadedFile, ObservedClock, ObservedPlace, ObservedProcess, PoolProcess, PoolWriter,
 };
 use profiler_core::internal::pool;
-use profiler_core::internal::reader::PoolReader;
 use profiler_core::time::Timestamp;
 use profiler_observed::file::{ObservedFile, ObservedHeader, ObservedText};
 use profiler_observed::layout::Ending;
@@ -23,8 +22,9 @@ use super::super::arrivals::{Arrival, identify};
 use super::super::program::ObservedProgram;
 use super::super::reading::Reading;
 use super::super::remarks::HIDDEN;
-use super::ObservedReader;
+use super::{ObservedReader, SHORT_NS};
 use crate::controller::{Event, Refusal};
+use crate::generated_code::ProcessFiles;
 use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::SupervisorEvent;
 use crate::supervisor::spawn::{ask_to_join, make_pool};
@@ -51,6 +51,10 @@ impl ObservedReader {
         };
         if header.ending == Ending::Recorder as u32 {
             // Its recorder has begun before there was anything to tell.
+            let _ = std::fs::remove_file(&path);
+            return Met::Done;
+        }
+        if is_short_fork(&header) {
             let _ = std::fs::remove_file(&path);
             return Met::Done;
         }
@@ -90,12 +94,10 @@ impl ObservedReader {
         if is_running && self.context.processes.records_itself(arrival.pid) {
             return false;
         }
-        let spawned = self.context.processes.waiting_spawned(arrival.pid);
+        let processes = &self.context.processes;
+        let spawned = processes.observe_spawned(arrival.pid, &arrival.name);
         let is_spawned = spawned.is_some();
-        let place = match spawned {
-            Some((key, handed)) => self.pool_instead_of(key, &handed, &arrival.name),
-            None => self.new_pool(&arrival.name),
-        };
+        let place = spawned.map_or_else(|| self.new_pool(&arrival.name), Ok);
         let (key, pool) = match place {
             Ok(place) => place,
             Err(again) => return !again,
@@ -129,36 +131,15 @@ impl ObservedReader {
             self.list(key, &arrival, Remains::Pool(pool));
         }
         self.context.processes.set_ring_bytes(key, ring_bytes);
+        // As for a process that joins: its paths are those of this process, or it has none.
+        let files = ProcessFiles::note(arrival.pid, false);
+        self.context.processes.set_files(key, files);
         self.supervisor
             .send(SupervisorEvent::ObservedStarted { key });
         if !is_spawned {
             self.watch(key, arrival);
         }
         true
-    }
-
-    /// Makes a pool for a spawned process, in place of the one that it was started with: it has a
-    /// descriptor of that one, and this process maps no memory that another one can write. The
-    /// other one is withdrawn, so a recorder that begins later joins by itself.
-    fn pool_instead_of(
-        &self,
-        key: PoolId,
-        handed: &OwnFile,
-        name: &str,
-    ) -> Result<(PoolId, Arc<OwnFile>), bool> {
-        let is_withdrawn = handed.get().map(pool::withdraw);
-        if !matches!(is_withdrawn, Ok(Ok(true))) {
-            return Err(true); // a recorder attaches it just now
-        }
-        let header = PoolReader::open(handed)
-            .map_err(|_| false)?
-            .header()
-            .clone();
-        let pool = make_pool(&self.context, key, header.allowance, name).map_err(|_| false)?;
-        self.context
-            .processes
-            .observe_spawned(key, Arc::clone(&pool), name);
-        Ok((key, pool))
     }
 
     /// Makes a pool for a process that the session does not know. An error tells whether to try
@@ -225,6 +206,14 @@ impl ObservedReader {
             _ => self.end(key), // it has ended already
         }
     }
+}
+
+/// Whether a file is that of a forked child that has soon executed another program. Its time is that
+/// of the other program then, as for a child that is started without a fork.
+const fn is_short_fork(header: &ObservedHeader) -> bool {
+    header.began_cpu_ns == 0
+        && header.ending == Ending::Exec as u32
+        && header.ended_cpu_ns < SHORT_NS
 }
 
 /// The loaded files of a process. `found_at` goes through the process's root while it lives.

@@ -1,7 +1,7 @@
-//! For whom this process is to record, as its environment says.
+//! The call of the host: for whom this process is to record, as its environment says.
 //!
-//! Read by [`init`](crate::init) when it is called, and by the library for C when it is loaded: the
-//! program may change its environment while it runs. Invariant: only the functions that make an
+//! [`init`] reads the environment when it is called. The library for C reads it when it is loaded,
+//! because the program may change it while it runs. Invariant: only the functions that make an
 //! [`Invitation`] read the environment.
 
 use std::time::Duration;
@@ -11,8 +11,52 @@ use ipc_protocol::environment::{
 };
 use profiler_core::session;
 
-use crate::connect::{InitError, Status, record_for, record_for_session};
+use crate::connect::{InitError, Status, record_for, record_for_session, status_if_begun};
 use crate::join::report;
+
+/// How long [`init`] waits for a session that this process joins by itself.
+pub const JOIN_WAIT: Duration = Duration::from_millis(20);
+
+/// Begins to record, if the environment names a parent or a session.
+///
+/// A process that a session has started with `spawn` was handed its memory. Any other process of
+/// the tree joins by itself: it inherits the address of the session
+/// (`MULTIPROCESS_PROFILER_SESSION`) from the process that started it, whichever that is, and asks
+/// the session for memory. If the session is over, full, of another version or of another user, or
+/// if it does not answer, the process runs on without a profiler, and the returned [`Status`] says
+/// why.
+///
+/// A process whose memory was handed over spends about a millisecond of the host's thread here
+/// (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
+/// answer: usually for about a millisecond, at most for [`JOIN_WAIT`], and not at all if no process
+/// listens (`figures -- join` prints `join.ms` and `join.host_wait_ms.no_parent`). A thread of the
+/// profiler does everything else. If that thread does not get to run, for example because `init` is
+/// called within a `dlopen` that blocks new threads, the call returns 10 s later, and the process
+/// does not record. Never panics or prints.
+pub fn init() -> Status {
+    init_within(JOIN_WAIT)
+}
+
+/// Like [`init`], with another limit on the wait for a session that this process joins by itself.
+pub fn init_within(patience: Duration) -> Status {
+    match status_if_begun() {
+        Some(status) => status,
+        None => Invitation::of_environment().follow(patience),
+    }
+}
+
+/// Like [`init_within`], for a process that has read its environment before.
+pub fn init_as(invitation: Invitation, patience: Duration) -> Status {
+    match status_if_begun() {
+        Some(status) => status,
+        None => invitation.follow(patience),
+    }
+}
+
+/// Records for the session that the environment names. For a process that has begun.
+pub(crate) fn join(patience: Duration) -> Status {
+    Invitation::of_session_in_environment().follow(patience)
+}
 
 /// For whom this process is to record.
 #[derive(Debug)]
