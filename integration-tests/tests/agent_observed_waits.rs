@@ -1,4 +1,4 @@
-//! Tests of what `profiler record --observed` sees of a program from outside: where threads wait,
+//! Tests of what `profiler record` sees of a program from outside: where threads wait,
 //! threads of which the program's file knows nothing, memory and processor time.
 
 use std::process::{Command, Stdio};
