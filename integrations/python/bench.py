@@ -26,7 +26,7 @@ CALLS = 500
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "src"), HERE]
 # Without a session, so that the package loads nothing by itself.
-for variable in ("MULTIPROCESS_PROFILER_SESSION", "MULTIPROCESS_PROFILER_CHILD", "LD_PRELOAD"):
+for variable in ("MULTIPROCESS_PROFILER_SESSION", "MULTIPROCESS_PROFILER_CHILD", "PROFILER_AGENT"):
     os.environ.pop(variable, None)
 
 import multiprocess_profiler as profiler
@@ -97,7 +97,7 @@ def bindings() -> None:
 def main() -> None:
     print(f"Python {sys.version.split()[0]}")
     package("without a session")
-    _state.api = Library(StandIn(), None)
+    _state.api = Library(StandIn())
     package("with a session")
     bindings()
 

@@ -54,7 +54,10 @@ class FakeLibrary:
         self._made = 0x1000
 
     def __getattr__(self, name):
-        return FakeFunction(self, name[len("mpprof_") :])
+        name = name[len("mpprof_") :]
+        if self.results.get(name, 0) is None:
+            raise AttributeError(name)
+        return FakeFunction(self, name)
 
     def call(self, name, arguments):
         if name in ("is_recording", "api_version"):
@@ -74,6 +77,6 @@ def use(test, **results):
     """Lets the package use a fake library until the test ends, and returns it."""
     fake = FakeLibrary(**results)
     before = _state.api
-    _state.api = Library(fake, None)
+    _state.api = Library(fake)
     test.addCleanup(setattr, _state, "api", before)
     return fake

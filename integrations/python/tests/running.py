@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCES = os.path.join(HERE, "..", "src")
 PROFILER = os.environ.get("PROFILER")
 #: Variables of a session in which the tests themselves may run.
-SESSION = ("MULTIPROCESS_PROFILER_SESSION", "MULTIPROCESS_PROFILER_CHILD", "LD_PRELOAD")
+SESSION = ("MULTIPROCESS_PROFILER_SESSION", "MULTIPROCESS_PROFILER_CHILD", "PROFILER_AGENT")
 #: Far more than any program of the tests needs.
 LONG = 300
 
@@ -78,6 +78,13 @@ class Recorded:
         """The standard error without the lines of the command."""
         lines = self.error.splitlines()
         return [line for line in lines if not line.startswith("profiler: ")]
+
+    def last(self):
+        """The process as it was recorded last. Until it imports the package, it is observed, and
+        the profile shows that as a process of its own if it took long.
+        """
+        (pid,) = {process.pid for process in self.processes}
+        return [process for process in self.processes if process.pid == pid][-1]
 
     def having(self, marker):
         """The numbers of the processes that have recorded this marker."""

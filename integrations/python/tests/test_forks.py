@@ -1,13 +1,14 @@
 """When a forked child joins. The fork itself is only played; `test_recorded` has real ones."""
 
 import multiprocessing.util
+import threading
 import unittest
 from unittest import mock
 
 from fake_library import FakeLibrary, use
 
 import multiprocess_profiler as profiler
-from multiprocess_profiler import _find, _state
+from multiprocess_profiler import _find, _state, _threads
 from multiprocess_profiler._library import Library
 
 
@@ -21,9 +22,9 @@ class Children(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def attach_child(self, previous, forks):
-        self.joined.append((previous, forks))
-        return Library(self.childs, None, forks)
+    def attach_child(self, previous):
+        self.joined.append(previous)
+        return Library(self.childs)
 
     def test_a_child_that_uses_nothing_loads_nothing(self):
         _state._begin_child()
@@ -33,7 +34,7 @@ class Children(unittest.TestCase):
         _state._begin_child()
         with profiler.span("load"):
             profiler.marker("inside")
-        self.assertEqual(self.joined, [(self.parents_library, 1)])
+        self.assertEqual(self.joined, [self.parents_library])
         self.assertEqual(self.childs.names(), ["begin", "marker", "end"])
         self.assertEqual(self.parents.calls, [])
 
@@ -57,25 +58,38 @@ class Children(unittest.TestCase):
                 self.assertIsInstance(_state.api, Library)
                 self.assertNotEqual(self.childs.calls, [])
 
-    def test_forks_of_children_that_use_nothing_are_counted(self):
+    def test_a_child_of_children_that_use_nothing_has_the_library_of_the_first(self):
         _state._begin_child()
         _state._begin_child()
         _state._begin_child()
         self.assertTrue(profiler.is_recording())
-        self.assertEqual(self.joined, [(self.parents_library, 3)])
+        self.assertEqual(self.joined, [self.parents_library])
+
+    def test_a_child_joins_before_it_starts_a_thread(self):
+        _threads.name_new_threads()
+        _state._begin_child()
+        thread = threading.Thread(target=lambda: None)
+        with mock.patch.object(_state, "_child_library", self.on_main_thread):
+            thread.start()
+        thread.join()
+        self.assertEqual(self.joined, ["MainThread"])
+
+    def on_main_thread(self):
+        self.joined.append(threading.current_thread().name)
 
     def test_a_child_of_multiprocessing_joins_before_its_work(self):
         _state._begin_child()
         multiprocessing.util._run_after_forkers()
-        self.assertEqual(self.joined, [(self.parents_library, 1)])
+        self.assertEqual(self.joined, [self.parents_library])
 
-    def test_a_span_of_the_parent_ends_in_the_parents_library(self):
-        span = profiler.span("load")
-        with span:
-            _state._begin_child()
-            profiler.marker("in child")
-        self.assertEqual(self.childs.names(), ["marker"])
-        self.assertEqual(self.parents.names(), ["begin", "end"])
+    def test_what_was_open_at_the_fork_is_not_closed_in_the_child(self):
+        for opened in (profiler.span("load"), profiler.label("phase"), profiler.group("a")):
+            with opened:
+                _state._begin_child()
+                profiler.marker("in child")
+            self.assertEqual(self.childs.names(), ["marker"])
+            self.childs.calls.clear()
+            _state.api = self.parents_library
 
     def test_pointers_of_the_parent_are_not_used_in_the_child(self):
         jobs = profiler.counter("Jobs")

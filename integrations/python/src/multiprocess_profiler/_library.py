@@ -13,7 +13,6 @@ environment, which other threads could change if the lock were released.
 from __future__ import annotations
 
 import ctypes
-import os
 from itertools import islice
 
 TYPE_CHECKING = False
@@ -63,25 +62,28 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
 
 
 class Library:
-    """One loaded copy of the library, with its functions as attributes.
+    """The loaded library, with its functions as attributes.
 
-    `path` is the file of the first copy, `None` if it is unknown. `generation` counts the forks
-    between the process that has loaded the first copy and the process that has loaded this one.
+    `after_fork` is `None` in an older library, with which forked children record nothing.
     """
 
-    __slots__ = (*FUNCTIONS, "path", "generation", "labels", "groups")
+    __slots__ = (*FUNCTIONS, "after_fork", "labels", "groups", "_dll")
 
-    def __init__(self, dll: Any, path: Optional[str], generation: int = 0) -> None:
+    def __init__(self, dll: Any) -> None:
         """Describes the functions of `dll`. Raises `AttributeError` if a function is missing."""
         for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(dll, "mpprof_" + name)
-            function.restype = result
-            function.argtypes = arguments
-            setattr(self, name, function)
-        self.path = path
-        self.generation = generation
+            setattr(self, name, _function(dll, name, result, arguments))
+        try:
+            self.after_fork = _function(dll, "after_fork", ctypes.c_int, ())
+        except AttributeError:
+            self.after_fork = None
         self.labels: Dict[bytes, int] = {}
         self.groups: Dict[bytes, int] = {}
+        self._dll = dll
+
+    def anew(self) -> "Library":
+        """The same library for a forked child, which looks its labels and groups up again."""
+        return Library(self._dll)
 
     if TYPE_CHECKING:
 
@@ -103,6 +105,13 @@ class Library:
         self.marker_numbers(name, text, array, len(values))
 
 
+def _function(dll: Any, name: str, result: Any, arguments: Tuple[Any, ...]) -> Any:
+    function = getattr(dll, "mpprof_" + name)
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
 def _known(known: Dict[bytes, int], make: Any, name: bytes) -> Optional[int]:
     """The pointer of this name; makes it if it is new. The library bounds the number of names."""
     pointer = known.get(name)
@@ -113,46 +122,13 @@ def _known(known: Dict[bytes, int], make: Any, name: bytes) -> Optional[int]:
     return pointer
 
 
-def open_library(file: Optional[str], base: Optional[str], generation: int) -> Optional[Library]:
+def open_library(file: Optional[str]) -> Optional[Library]:
     """Loads a library, unless it is loaded already; `None` stands for all that is loaded.
 
-    `base` is the file of the first copy. Without it, the loader is asked. Returns `None` if there
-    is no such library, or if it is of another version.
+    Returns `None` if there is no such library, or if it is of another version.
     """
     try:
-        dll = ctypes.PyDLL(file)
-        library = Library(dll, base or _path_of(dll.mpprof_now), generation)
+        library = Library(ctypes.PyDLL(file))
     except (OSError, AttributeError, ValueError):
         return None
     return library if library.api_version() == API_VERSION else None
-
-
-def is_loaded(file: str) -> bool:
-    """Whether this process has loaded the file."""
-    try:
-        ctypes.PyDLL(file, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-class _Place(ctypes.Structure):
-    """`Dl_info`: what the loader knows about an address."""
-
-    _fields_ = [
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    ]
-
-
-def _path_of(function: Any) -> Optional[str]:
-    """The file that contains a function; `None` if the loader does not tell it."""
-    dladdr = getattr(ctypes.PyDLL(None), "dladdr", None)
-    if dladdr is None:
-        return None
-    place = _Place()
-    dladdr.argtypes = (ctypes.c_void_p, ctypes.POINTER(_Place))
-    found = dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(place))
-    return os.path.realpath(os.fsdecode(place.file)) if found and place.file else None

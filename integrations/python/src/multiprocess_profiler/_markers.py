@@ -4,6 +4,8 @@ A span in a function is recorded at its start and at its end, so the profile of 
 contains its open spans. The library connects an end with the latest start of the same name on the
 thread. Coroutines and generators do not end their spans in that order, and may end them on another
 thread. So a span in them is recorded at its end, as one interval.
+
+What was open at a fork is not closed in the forked child, which records anew.
 """
 
 from __future__ import annotations
@@ -40,49 +42,50 @@ NOTHING = Nothing()
 class Span:
     """An interval that is recorded at its start and at its end."""
 
-    __slots__ = ("_begin", "_end", "_name", "_text", "_thread")
+    __slots__ = ("_api", "_name", "_text", "_thread")
 
     def __init__(self, api: Any, name: bytes, text: Optional[bytes]) -> None:
-        # The functions, not the library: in a forked child the end of a span of the parent process
-        # must reach the parent's copy, which ignores it.
-        self._begin = api.begin
-        self._end = api.end
+        self._api = api
         self._name = name
         self._text = text
 
     def __enter__(self) -> "Span":
         self._thread = get_ident()
-        self._begin(self._name, self._text)
+        self._api.begin(self._name, self._text)
+        self._api = _state.api
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._thread == get_ident():
-            self._end(self._name)
+        api = self._api
+        if api is not None and api is _state.api and self._thread == get_ident():
+            api.end(self._name)
 
 
 class Interval:
     """An interval that is recorded at its end."""
 
-    __slots__ = ("_now", "_interval", "_name", "_text", "_start")
+    __slots__ = ("_api", "_name", "_text", "_start")
 
     def __init__(self, api: Any, name: bytes, text: Optional[bytes]) -> None:
-        self._now = api.now
-        self._interval = api.interval
+        self._api = api
         self._name = name
         self._text = text
 
     def __enter__(self) -> "Interval":
-        self._start = self._now()
+        self._start = self._api.now()
+        self._api = _state.api
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._interval(self._name, self._start, self._text)
+        api = self._api
+        if api is not None and api is _state.api:
+            api.interval(self._name, self._start, self._text)
 
 
 class Scope:
     """Opens something on the calling thread, and closes it on the same thread."""
 
-    __slots__ = ("_open", "_arguments", "_close", "_opened", "_thread")
+    __slots__ = ("_open", "_arguments", "_close", "_opened", "_thread", "_api")
 
     def __init__(
         self, opens: Callable[..., Any], arguments: Tuple[Any, ...], close: Callable[[Any], Any]
@@ -94,10 +97,11 @@ class Scope:
     def __enter__(self) -> "Scope":
         self._thread = get_ident()
         self._opened = self._open(*self._arguments)
+        self._api = _state.api
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._thread == get_ident():
+        if self._api is _state.api and self._thread == get_ident():
             self._close(self._opened)
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 SESSION_VARIABLE = "MULTIPROCESS_PROFILER_SESSION"
 #: What a parent hands to a child that it spawns.
 CHILD_VARIABLE = "MULTIPROCESS_PROFILER_CHILD"
-#: The libraries that the loader loads into every program.
-PRELOAD_VARIABLE = "LD_PRELOAD"
 
 
 class _Nothing:
@@ -52,16 +50,13 @@ PENDING = _Pending()
 
 #: The library; `None` if this process does not record.
 api: Any = None
-#: In a forked child: the library of the latest process that has used one, and the number of forks
-#: since then.
+#: In a forked child: the library of the latest process that has used one.
 _previous: Optional[Library] = None
-_forks = 0
 
 
 def is_profiled() -> bool:
-    """Whether the environment names a session, or the library is in this process."""
-    has_session = SESSION_VARIABLE in os.environ or CHILD_VARIABLE in os.environ
-    return has_session or "libprofiler_agent" in os.environ.get(PRELOAD_VARIABLE, "")
+    """Whether the environment names a session."""
+    return SESSION_VARIABLE in os.environ or CHILD_VARIABLE in os.environ
 
 
 def start() -> None:
@@ -82,13 +77,11 @@ def start() -> None:
 
 def _begin_child() -> None:
     """Called in a forked child, before it continues."""
-    global api, _previous, _forks
+    global api, _previous
     if api is None:
         return
-    if api is PENDING:
-        _forks += 1
-    else:
-        _previous, _forks = api, 1
+    if api is not PENDING:
+        _previous = api
         api = PENDING
     _follow_multiprocessing()
 
@@ -124,6 +117,6 @@ def _child_library() -> Optional[Library]:
     try:
         from . import _find
 
-        return _find.attach_child(_previous, _forks) if _previous is not None else None
+        return _find.attach_child(_previous) if _previous is not None else None
     except Exception:
         return None

@@ -4,6 +4,9 @@ Called by `_state` when this process records. `threading` has no public hook tha
 thread at its start: `threading.setprofile` would make all code slower from Python 3.12 on, and a
 change of `Thread.run` would be visible in tracebacks. So the method that runs in the new thread is
 replaced. Without that method, threads keep the names that the system knows.
+
+A forked child can join only while it has one thread. So `Thread.start` is replaced, too: it lets the
+child join before it starts the first one.
 """
 
 from __future__ import annotations
@@ -31,6 +34,14 @@ def name_new_threads() -> None:
         return original(self, *args, **kwargs)
 
     setattr(threading.Thread, _METHOD, begin)
+    original_start = threading.Thread.start
+
+    def start(self: Any) -> None:
+        if _state.api is _state.PENDING:
+            _state.settled()
+        return original_start(self)
+
+    setattr(threading.Thread, "start", start)
 
 
 def _name(thread: Any) -> None:

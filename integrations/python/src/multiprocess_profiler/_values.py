@@ -1,7 +1,6 @@
 """Labels, groups, counters and names of threads.
 
-The library makes one label, group or counter per name. Each copy of the library has its own, so a
-forked child looks them up again.
+The library makes one label, group or counter per name. A forked child looks them up again.
 """
 
 from __future__ import annotations
