@@ -77,7 +77,7 @@ int main(int count, char **words) {
 fn record(place: &Workplace, words: &[&str]) -> anyhow::Result<Recorded> {
     let waiter = place.compile("waiter", WAITER, &["-O1", "-pthread"])?;
     let mut command = Command::new(tools::profiler()?);
-    command.args(["record", "--observed", "-o", "out.json", "--"]);
+    command.args(["record", "-o", "out.json", "--"]);
     command.arg(waiter).args(words).current_dir(place.path());
     command.env("XDG_CACHE_HOME", tools::cache()?);
     Ok(place.recorded(command.stdin(Stdio::null()).output()?))
