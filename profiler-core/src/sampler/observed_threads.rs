@@ -103,8 +103,7 @@ impl ObservedThread {
 
     /// Ends the thread's row; returns it.
     fn end_row(&self, process: &ObservedProcess, at: Timestamp) -> Option<PoolThread> {
-        self.row
-            .inspect(|row| process.pool().end_thread(*row, at))
+        self.row.inspect(|row| process.pool().end_thread(*row, at))
     }
 }
 
@@ -286,9 +285,16 @@ pub(super) struct GoneRows(VecDeque<PoolThread>);
 impl GoneRows {
     /// Ends the row of a thread that was removed from the table. Frees the row of the thread that
     /// ended [`MAX_GONE`] threads before.
-    pub(super) fn end(&mut self, thread: &ObservedThread, process: &ObservedProcess, at: Timestamp) {
+    pub(super) fn end(
+        &mut self,
+        thread: &ObservedThread,
+        process: &ObservedProcess,
+        at: Timestamp,
+    ) {
         self.0.extend(thread.end_row(process, at));
-        let oldest = (self.0.len() > MAX_GONE).then(|| self.0.pop_front()).flatten();
+        let oldest = (self.0.len() > MAX_GONE)
+            .then(|| self.0.pop_front())
+            .flatten();
         if let Some(oldest) = oldest {
             process.pool().forget_thread(oldest);
         }

@@ -247,7 +247,9 @@ impl ObservedThreads {
         let used = sample.cpu_ns.saturating_sub(thread.recorded_ns);
         thread.recorded_ns = thread.recorded_ns.max(sample.cpu_ns);
         thread.sampled_at = thread.sampled_at.max(at);
-        let ran = at.raw().saturating_sub(tick.saturating_mul(self.times.ticks(used)));
+        let ran = at
+            .raw()
+            .saturating_sub(tick.saturating_mul(self.times.ticks(used)));
         let unrecorded = thread.waits.end(Some(Timestamp::from_raw(ran)), tick);
         thread.waits.has_run(false);
         if let Some(unrecorded) = unrecorded.filter(|_| !discard) {
@@ -373,10 +375,15 @@ impl ObservedThreads {
         let is_quiet = self.clock.until.is_some();
         let (last, times) = (self.looked_last, self.times);
         let all = &mut self.threads.all;
-        let later: Vec<ThreadId> = all.range((Excluded(last), Unbounded)).map(|(tid, _)| *tid).collect();
+        let later: Vec<ThreadId> = all
+            .range((Excluded(last), Unbounded))
+            .map(|(tid, _)| *tid)
+            .collect();
         let earlier: Vec<ThreadId> = all.range(..=last).map(|(tid, _)| *tid).collect();
         for tid in later.into_iter().chain(earlier) {
-            let Some(thread) = all.get_mut(&tid) else { continue };
+            let Some(thread) = all.get_mut(&tid) else {
+                continue;
+            };
             let is_due = if is_quiet {
                 !thread.waits.was_seen_since(since)
             } else {
@@ -388,13 +395,16 @@ impl ObservedThreads {
             if budget.is_spent() {
                 break;
             }
-            self.taken.take((process, other), (tid, thread), times, budget);
+            self.taken
+                .take((process, other), (tid, thread), times, budget);
             self.looked_last = tid;
         }
         self.is_part = budget.is_spent();
         self.is_refused |= self.taken.is_refused;
         self.accounted_ns = self.accounted_ns.saturating_add(self.taken.skipped_ns);
-        self.needs_look = all.values().any(|thread| !thread.waits.was_seen_since(since));
+        self.needs_look = all
+            .values()
+            .any(|thread| !thread.waits.was_seen_since(since));
     }
 
     /// Ends a look: records what it has found, in as far as the threads have no later samples.
@@ -498,10 +508,15 @@ impl ObservedThreads {
         if used <= END_NS {
             let used = process.pool().ticks_in(used);
             let until = Timestamp::from_raw(at.raw().saturating_sub(used));
-            self.clock.until = self.clock.until.map(|known| known.max(until)).or(Some(until));
+            self.clock.until = self
+                .clock
+                .until
+                .map(|known| known.max(until))
+                .or(Some(until));
             self.prolong();
         }
         let all = cpu_ns.saturating_sub(self.place.base_ns);
-        self.counters.record(process, (at, self.clock.until), Some(all), None);
+        self.counters
+            .record(process, (at, self.clock.until), Some(all), None);
     }
 }
