@@ -1,10 +1,12 @@
 //! Tests of `profiler record`: nothing of the profiler's is in the programs but a shared
 //! file, a signal handler and timers.
 
+use std::path::Path;
+
 use anyhow::Context;
 use integration_tests::foreign::{Recorded, Workplace};
 use integration_tests::profile::Profile;
-use integration_tests::{own_process, programs};
+use integration_tests::{own_process, programs, tools};
 
 /// Uses processor time in a function, alone, in three threads or in four forked children, and prints
 /// how much the main process has used.
@@ -176,5 +178,65 @@ fn well_known_programs_do_the_same() -> anyhow::Result<()> {
         );
         assert!(!recorded.profile()?.processes.is_empty());
     }
+    Ok(())
+}
+
+#[test]
+fn filters_of_threads_and_features_concern_observed_programs() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let spin = place.compile("spin", SPIN, &["-O1", "-pthread"])?;
+    let spin = spin.to_str().context("a path")?;
+    let program = [spin, "alone", "200"];
+    let least = 194_000_000;
+    for (options, has_time, has_stacks) in [
+        (&["--filter", "spin"][..], true, true),
+        (&["--filter", "another name"], false, false),
+        (
+            &[
+                "--filter",
+                "another name",
+                "--features",
+                "default,cpuallthreads",
+            ],
+            true,
+            false,
+        ),
+        (&["--features", "cpu"], true, false),
+    ] {
+        let profile = place.record_with(options, &program)?.profile()?;
+        let sampled = sampled_ns(&profile, "spin");
+        assert_eq!(sampled >= least, has_time, "{options:?}: {sampled}");
+        assert_eq!(in_program(&profile).0 > 0, has_stacks, "{options:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_profile_states_how_much_of_the_time_is_in_samples() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let recorded = record(&place, &["threads", "300"])?;
+    let json = recorded.profile()?.json;
+    let log = json["profileGatheringLog"].as_object().context("no log")?;
+    let log = log.values().next().context("an empty log")?;
+    let time = |name: &str| log["observed"][name].as_u64().context("no time");
+    let (used, sampled) = (time("usedUs")?, time("sampledUs")?);
+    let own: u64 = String::from_utf8_lossy(&recorded.output.stdout)
+        .trim()
+        .parse()?;
+    // The program goes on for a moment after it has printed its time.
+    assert!(
+        used >= own / 1000 && used < own / 1000 * 6 / 5,
+        "{used} of {own}"
+    );
+    assert!(
+        sampled * 100 >= used * 97 && sampled <= used,
+        "{sampled} of {used}"
+    );
+    let file = place.path().join("out.json");
+    let text = tools::run(&[Path::new("info"), &file])?.out;
+    let sentence = "s of processor time that the observed processes used is in samples with stacks";
+    assert!(text.contains(sentence), "{text}");
     Ok(())
 }

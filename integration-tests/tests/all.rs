@@ -13,6 +13,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 mod agent_c;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_forks;
+mod agent_harms;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_library;
 mod agent_observed;

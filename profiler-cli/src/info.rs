@@ -76,6 +76,7 @@ fn of_pools(survey: Survey) -> Report {
         kind: "pools",
         samples: None,
         pushed: Vec::new(),
+        observed: None,
         range_ms: first
             .zip(last)
             .map(|(first, last)| (millis(first), millis(last))),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use profiler_reader::{Nameless, PushedBatches, PushedLog};
+use profiler_reader::{Nameless, ObservedTimeLog, PushedBatches, PushedLog};
 use serde::Serialize;
 
 use crate::console::say;
@@ -68,6 +68,9 @@ pub(crate) struct Report {
     /// What was pushed to other engines before the capture, and what was not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) pushed: Vec<PushedLog>,
+    /// The processor time of the processes that were observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) observed: Option<ObservedTimeLog>,
     /// Files that are not pools of the session, with the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) passed_over: BTreeMap<String, String>,
@@ -85,6 +88,9 @@ impl Report {
         if let (Some(held), Some(limit)) = (self.held_bytes, self.limit_bytes) {
             say(&format!("the pools hold {held} of {limit} bytes"));
         }
+        if let Some(time) = self.observed {
+            say(&observed_sentence(time));
+        }
         for pushed in &self.pushed {
             say(&pushed_sentence(pushed));
         }
@@ -92,6 +98,20 @@ impl Report {
             samples.print();
         }
     }
+}
+
+/// How much of the processor time of the observed processes is in samples.
+fn observed_sentence(time: ObservedTimeLog) -> String {
+    let ObservedTimeLog {
+        used_us,
+        sampled_us,
+    } = time;
+    let percent = 100.0 * sampled_us as f64 / used_us.max(1) as f64;
+    format!(
+        "{percent:.0} % of the {:.1} s of processor time that the observed processes used is in \
+         samples with stacks",
+        used_us as f64 / 1e6
+    )
 }
 
 /// What a destination had got at the time of the capture.

@@ -199,15 +199,14 @@ impl ObservedFile {
         Ok(ObservedText::parse(&bytes))
     }
 
-    /// Whether samples are in half of the pages that exist from the start, or more. False if the
-    /// file cannot be read.
+    /// How many of the pages that exist from the start have been used. 0 if the file cannot be read.
     #[must_use]
-    pub fn is_half_full(&self) -> bool {
+    pub fn used_pages(&self) -> usize {
         let mut claimed = [0; FIRST_RING_PAGES];
         let at = (CONTROL_AT + offset_of!(Control, claimed)) as u64;
         let is_read = self.file.read_exact_at(&mut claimed, at).is_ok();
-        let used = claimed.iter().filter(|count| **count != 0).count();
-        is_read && used >= FIRST_RING_PAGES / 2
+        let used = claimed.iter().filter(|count| **count != 0);
+        if is_read { used.count() } else { 0 }
     }
 
     /// The memory that the file occupies, in bytes.

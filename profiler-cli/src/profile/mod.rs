@@ -91,6 +91,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
     } = collected;
     functions.finish(&survey.tables);
     let pushed = survey.pushed();
+    let observed = survey.observed();
     let processes = counts::rows(&mut survey, heads);
     let Meta {
         profiling_start_time,
@@ -111,6 +112,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
         range_ms,
         samples,
         pushed,
+        observed,
         ..Report::default()
     }
 }

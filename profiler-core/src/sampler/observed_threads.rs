@@ -229,6 +229,12 @@ impl ThreadTable {
         self.all.insert(tid, thread);
     }
 
+    /// Whether a known thread is recorded.
+    pub(super) fn selects_known(&self, tid: ThreadId) -> bool {
+        let name = self.all.get(&tid).map(|thread| thread.name.as_str());
+        self.selects(tid, name.unwrap_or_default())
+    }
+
     /// Whether a thread with this name is recorded.
     fn selects(&self, tid: ThreadId, name: &str) -> bool {
         self.filter.selects(name) || tid == self.main && self.filter.selects("GeckoMain")

@@ -120,11 +120,28 @@ impl ObservedClock {
         true
     }
 
+    /// What the clock has shown last, in nanoseconds. `None` if the system does not show it.
+    #[must_use]
+    pub const fn cpu_ns(&self) -> Option<u64> {
+        self.cpu_ns
+    }
+
     /// Whether the system shows the clock.
     #[must_use]
     pub const fn is_shown(&self) -> bool {
         self.cpu_ns.is_some()
     }
+}
+
+/// What is to be recorded of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedSample {
+    /// Its stack and its processor time.
+    Stack,
+    /// Its processor time.
+    Time,
+    /// Nothing.
+    None,
 }
 
 /// The threads of an observed program.
@@ -136,8 +153,10 @@ pub struct ObservedThreads {
     times: LookTimes,
     /// Whether the session has samples at intervals.
     is_periodic: bool,
-    /// Whether waits are recorded.
+    /// Whether stacks are recorded, also of waits.
     looks: bool,
+    /// Whether also threads that no filter selects have their processor time in samples.
+    has_time_of_all: bool,
     /// The clock as it was noted last.
     clock: ObservedClock,
     /// Whether a thread may have run since it was looked at.
@@ -181,6 +200,7 @@ impl ObservedThreads {
             },
             is_periodic,
             looks: is_periodic && params.features.contains(Features::STACK_WALK),
+            has_time_of_all: params.features.contains(Features::CPU_ALL_THREADS),
             clock: ObservedClock::new(&place),
             needs_look: true,
             next_look: now() + PAUSE / 2,
@@ -227,14 +247,14 @@ impl ObservedThreads {
         }
     }
 
-    /// Notes a sample of a thread, and ends its wait. Returns the thread, and the processor time
-    /// since its last sample, in nanoseconds. With `discard`, nothing is recorded.
+    /// Notes a sample of a thread, and ends its wait. Returns the thread, the processor time since
+    /// its last sample, in nanoseconds, and what is to be recorded. With `discard`, that is nothing.
     pub fn begin_sample(
         &mut self,
         process: &mut ObservedProcess,
         sample: &SampledThread,
         discard: bool,
-    ) -> (ThreadId, u64) {
+    ) -> (ThreadId, u64, WantedSample) {
         let at = sample.at;
         let tick = self.times.tick;
         let row = (sample.row, sample.uses);
@@ -256,23 +276,47 @@ impl ObservedThreads {
             process.repeat_wait(tid, unrecorded, false);
         }
         if is_new {
-            self.begin_row(process, tid, at);
+            self.find_name(tid);
         }
-        (tid, used)
+        let wanted = if discard {
+            WantedSample::None
+        } else {
+            self.wanted(tid)
+        };
+        if wanted != WantedSample::None
+            && let Some(thread) = self.threads.all.get_mut(&tid)
+        {
+            thread.begin_row(process, tid, at);
+        }
+        (tid, used, wanted)
     }
 
-    /// Gives a thread its row and its name.
-    fn begin_row(&mut self, process: &ObservedProcess, tid: ThreadId, at: Timestamp) {
+    /// What is to be recorded of the samples of a thread, by the session's filters and features.
+    fn wanted(&self, tid: ThreadId) -> WantedSample {
+        if !self.is_periodic {
+            return WantedSample::None;
+        }
+        match (self.threads.selects_known(tid), self.looks) {
+            (true, true) => WantedSample::Stack,
+            (true, false) => WantedSample::Time,
+            (false, _) if self.has_time_of_all => WantedSample::Time,
+            (false, _) => WantedSample::None,
+        }
+    }
+
+    /// Whether the processor time that is in no sample may be recorded, as that of the main thread.
+    #[must_use]
+    pub fn wants_rest(&self) -> bool {
+        self.wanted(self.threads.main()) != WantedSample::None
+    }
+
+    /// Finds the name of a thread that has its first sample.
+    fn find_name(&mut self, tid: ThreadId) {
         let is_listed = |thread: &ObservedThread| thread.listed.is_some();
-        let is_main = tid == self.threads.main();
-        if !is_main
-            && !self.threads.all.get(&tid).is_some_and(is_listed)
+        if !self.threads.all.get(&tid).is_some_and(is_listed)
             && let Some(other) = self.open()
         {
             self.threads.name_sampled(&other, tid);
-        }
-        if let Some(thread) = self.threads.all.get_mut(&tid) {
-            thread.begin_row(process, tid, at);
         }
     }
 

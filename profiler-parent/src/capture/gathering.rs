@@ -129,6 +129,8 @@ pub(super) fn run(
     gathering.recover_remaining(&asked).map_err(failed)?;
     participants::note_overdrawn(&sources.processes, &mut gathering.log);
     gathering.log.note_pushes(&sources.pushes);
+    let observed = sources.processes.observed_time();
+    gathering.log.note_observed(observed);
     let Gathering {
         parts,
         log,

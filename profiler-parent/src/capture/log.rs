@@ -13,7 +13,11 @@ use profiler_json::JsonWriter;
 
 use super::CapturedProcess;
 use crate::gather::verdict::Why;
+use crate::process_table::ObservedTime;
 use crate::push_sums::{DestinationRow, PushSums};
+
+/// The least processor time of observed processes about which there is a statement.
+const SHORTEST_NS: u64 = 1_000_000;
 
 /// Collects the log entries of a capture.
 #[derive(Debug)]
@@ -22,6 +26,7 @@ pub(crate) struct GatheringLog {
     begin: Timestamp,
     rows: Vec<(Timestamp, String)>,
     pushed: Vec<DestinationRow>,
+    observed: Option<ObservedTime>,
 }
 
 impl GatheringLog {
@@ -31,6 +36,7 @@ impl GatheringLog {
             begin: Timestamp::now(),
             rows: Vec::new(),
             pushed: Vec::new(),
+            observed: None,
         }
     }
 
@@ -53,6 +59,11 @@ impl GatheringLog {
         let losses = self.pushed.iter().filter_map(DestinationRow::losses);
         let losses: Vec<String> = losses.collect();
         losses.into_iter().for_each(|losses| self.note(losses));
+    }
+
+    /// Notes how much of the processor time of the observed processes is in samples.
+    pub(crate) fn note_observed(&mut self, time: Option<ObservedTime>) {
+        self.observed = time.filter(|time| time.used_ns >= SHORTEST_NS);
     }
 
     /// Writes the key `profileGatheringLog` and its object.
@@ -88,6 +99,12 @@ impl GatheringLog {
             out.begin_array();
             self.pushed.iter().for_each(|one| write_pushed(one, out));
             out.end_array();
+        }
+        if let Some(time) = self.observed {
+            out.entry_object("observed", |out| {
+                out.entry_u64("usedUs", time.used_ns / 1000);
+                out.entry_u64("sampledUs", time.sampled_ns / 1000);
+            });
         }
         out.entry_millis_ns("profileGatheringLogEnd_TSms", ns(Timestamp::now()));
         out.end_object();

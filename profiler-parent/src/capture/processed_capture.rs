@@ -111,6 +111,7 @@ pub(super) fn run(
     }
     participants::note_overdrawn(table, &mut log);
     log.note_pushes(&sources.pushes);
+    log.note_observed(table.observed_time());
     let incomplete = incomplete(table, &settled, spec.later.ticks);
     let mut processes = Vec::new();
     let mut remarks = Vec::new();

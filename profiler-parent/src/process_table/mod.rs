@@ -16,6 +16,7 @@ mod expired;
 mod joined;
 mod lives;
 mod observed;
+mod observed_time;
 pub(crate) mod pool_list;
 mod remains;
 mod report;
@@ -46,6 +47,7 @@ use expired::{ExpiredProcesses, ExpiredSum};
 pub(crate) use lives::EarlierLife;
 pub(crate) use observed::{ObservedProcess, PresentCounts};
 pub use observed::{PoolMemory, ProcessActivity};
+pub(crate) use observed_time::ObservedTime;
 pub(crate) use remains::Remains;
 pub use report::{ProcessReport, ProcessState};
 use session_sums::{DeferredSums, LastNumbers, ProcessName, ProcessSum};
@@ -62,6 +64,7 @@ pub(crate) struct ProcessTable {
     sums: DeferredSums,
     changed: Condvar,
     arrivals: Mutex<Vec<(ArrivalSource, Arrivals)>>,
+    observed_time: Mutex<Option<ObservedTime>>,
 }
 
 impl ProcessTable {

@@ -44,7 +44,8 @@ mod walk;
 
 pub use counters::{CounterLevels, CounterSeries, CounterValue};
 pub use logs::{
-    EntryTotals, GatheredProcess, GatheringLog, Logs, ProfilingLog, PushedBatches, PushedLog,
+    EntryTotals, GatheredProcess, GatheringLog, Logs, ObservedTimeLog, ProfilingLog, PushedBatches,
+    PushedLog,
 };
 pub use markers::{MarkerPhase, NamedMarker};
 pub use meta::Meta;

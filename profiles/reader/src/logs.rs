@@ -68,6 +68,19 @@ pub struct GatheringLog {
     /// What pushers have sent before the capture, by destination.
     #[serde(default)]
     pub pushed: Vec<PushedLog>,
+    /// The processor time of observed processes, if there were any.
+    #[serde(default)]
+    pub observed: Option<ObservedTimeLog>,
+}
+
+/// The processor time of all processes that were observed from outside.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all(deserialize = "camelCase"), default)]
+pub struct ObservedTimeLog {
+    /// What the system accounts to them, in microseconds.
+    pub used_us: u64,
+    /// What is in samples with stacks, in microseconds.
+    pub sampled_us: u64,
 }
 
 /// What a destination of a pusher has got.

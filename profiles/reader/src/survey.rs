@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 use super::addresses::{AddressMap, Lib, code_of};
 use super::counters::{CounterLevels, CounterSeries, ReadCounters};
 use super::json::{Members, Object, OptionalList, skip};
-use super::logs::{Logs, PushedLog};
+use super::logs::{Logs, ObservedTimeLog, PushedLog};
 use super::meta::Meta;
 use super::namer::{Nameless, Namer};
 use super::shared::SharedTables;
@@ -82,6 +82,17 @@ impl Survey {
         let logs = self.parts.first().into_iter();
         let logs = logs.flat_map(|root| root.logs.gathering.values());
         logs.flat_map(|log| log.pushed.iter().cloned()).collect()
+    }
+
+    /// The processor time of observed processes, over all sessions of the profile.
+    pub fn observed(&self) -> Option<ObservedTimeLog> {
+        let logs = self.parts.first().into_iter();
+        let logs = logs.flat_map(|root| root.logs.gathering.values());
+        let times = logs.filter_map(|log| log.observed);
+        times.reduce(|one, other| ObservedTimeLog {
+            used_us: one.used_us.saturating_add(other.used_us),
+            sampled_us: one.sampled_us.saturating_add(other.sampled_us),
+        })
     }
 
     /// Looks up the addresses that have no name. Must be called once, at the end.

@@ -13,12 +13,14 @@ use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
     LoadedFile, LookBudget, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
-    ObservedStack, ObservedThreads, SampledThread,
+    ObservedStack, ObservedThreads, SampledThread, WantedSample,
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
 use profiler_observed::file::ObservedFile;
 use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, PAGE, SampleHead};
+
+use crate::process_table::ObservedTime;
 
 use super::mapped_files::{ListingPause, mapped_files};
 use super::remarks::{NO_WAITING_STACKS, remarks};
@@ -61,6 +63,8 @@ pub(super) struct ObservedProgram {
     base_ns: u64,
     /// The processor time in samples.
     recorded_ns: u64,
+    /// The processor time in samples with stacks.
+    sampled_ns: u64,
     /// The processor time of samples that were not recorded.
     discarded_ns: u64,
     refused: u64,
@@ -97,6 +101,7 @@ impl ObservedProgram {
             updates,
             base_ns: place.base_ns,
             recorded_ns: 0,
+            sampled_ns: 0,
             discarded_ns: 0,
             refused: 0,
             interval_ns: params.interval_ns.max(1),
@@ -286,16 +291,21 @@ impl ObservedProgram {
             cpu_ns: head.cpu_ns,
         };
         let threads = &mut self.threads;
-        let (tid, cpu_ns) = threads.begin_sample(&mut self.process, &sampled, discard);
-        if discard {
+        let (tid, cpu_ns, wanted) = threads.begin_sample(&mut self.process, &sampled, discard);
+        if wanted == WantedSample::None {
             self.discarded_ns = self.discarded_ns.saturating_add(cpu_ns);
             return;
         }
         self.recorded_ns = self.recorded_ns.saturating_add(cpu_ns);
+        let ticks = ticks(cpu_ns, self.interval_ns);
+        if wanted == WantedSample::Time {
+            self.process.add_time(tid, at, cpu_ns, ticks);
+            return;
+        }
         let stack = ObservedStack {
             at,
             cpu_ns,
-            ticks: ticks(cpu_ns, self.interval_ns),
+            ticks,
             pc: head.pc,
             sp: head.sp,
             fp: head.fp,
@@ -303,11 +313,30 @@ impl ObservedProgram {
             words: self.words.get(sample.words.clone()).unwrap_or_default(),
             is_cut: head.flags & IS_CUT != 0,
         };
+        if !stack.words.is_empty() {
+            self.sampled_ns = self.sampled_ns.saturating_add(cpu_ns);
+        }
         self.process.add(files, tid, &stack);
     }
 
+    /// The processor time of the program, if the clock of its process shows `clock_ns`.
+    pub(super) fn time(&self, clock_ns: Option<u64>) -> ObservedTime {
+        let used_ns = clock_ns.map_or(0, |clock_ns| clock_ns.saturating_sub(self.base_ns));
+        let known_ns = self.recorded_ns.saturating_add(self.discarded_ns);
+        ObservedTime {
+            used_ns: used_ns.max(known_ns).saturating_sub(self.discarded_ns),
+            sampled_ns: self.sampled_ns,
+        }
+    }
+
     /// Records what the program used besides its samples, ends its pool, and removes its file.
-    pub(super) fn end(mut self, files: &mut ObservedFiles, discard: bool) {
+    /// Returns its processor time. `clock_ns` is what the clock of its process has shown last.
+    pub(super) fn end(
+        mut self,
+        files: &mut ObservedFiles,
+        discard: bool,
+        clock_ns: Option<u64>,
+    ) -> ObservedTime {
         let _ = self.pass(files, discard);
         let header = self.file.header().unwrap_or_default();
         let is_orderly = header.ending != Ending::None as u32;
@@ -324,17 +353,19 @@ impl ObservedProgram {
         let accounted = self.threads.accounted_ns();
         let known = [self.recorded_ns, self.discarded_ns, accounted];
         let rest = known.into_iter().fold(used, u64::saturating_sub);
-        if is_orderly && rest > 0 && !discard {
+        if is_orderly && rest > 0 && !discard && self.threads.wants_rest() {
             let main = ThreadId::new(u64::from(self.pid.get()));
             let ticks = ticks(rest, self.interval_ns);
             self.process.add_time(main, at, rest, ticks);
         }
         let told = is_orderly.then_some(used);
-        for remark in remarks(&header, self.recorded_ns, told) {
+        for remark in remarks(&header, self.sampled_ns, told) {
             self.process.pool().add_notice(remark);
         }
+        let time = self.time(ended_cpu_ns.or(clock_ns));
         self.process.close(is_orderly);
         let _ = std::fs::remove_file(&self.path);
+        time
     }
 }
 

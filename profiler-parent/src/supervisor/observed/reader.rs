@@ -22,6 +22,7 @@ use super::ReaderCommand;
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::reading::Reading;
 use super::turns::Turns;
+use crate::process_table::ObservedTime;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use beginnings::Met;
 
@@ -73,6 +74,8 @@ pub(super) struct ObservedReader {
     /// The processor time of processes at the end of the program that they have replaced.
     replaced: HashMap<ProcessId, u64>,
     is_paused: bool,
+    /// The processor time of the programs that have ended.
+    time_of_ended: ObservedTime,
     /// In how many passes each new file has been looked at.
     young: HashMap<OsString, u32>,
     /// Whether also programs are met that have just begun.
@@ -112,6 +115,7 @@ impl ObservedReader {
             known: HashSet::new(),
             replaced: HashMap::new(),
             is_paused: false,
+            time_of_ended: ObservedTime::default(),
             young: HashMap::new(),
             is_urgent: false,
             unmet: Vec::new(),
@@ -151,6 +155,7 @@ impl ObservedReader {
             self.meet_young();
             self.pass(true);
             self.record_waits();
+            self.tell_time();
             drop(meetings);
         }
         let unmet = std::mem::take(&mut self.unmet);
@@ -158,6 +163,14 @@ impl ObservedReader {
             self.meet_young();
             unmet.into_iter().for_each(|key| self.end_unmet(key));
         }
+    }
+
+    /// Tells how much of the processor time of all programs is in samples.
+    fn tell_time(&self) {
+        let running = self.programs.values();
+        let running = running.map(|reading| reading.program.time(reading.clock.cpu_ns()));
+        let all = running.fold(self.time_of_ended, ObservedTime::plus);
+        self.context.processes.set_observed_time(all);
     }
 
     /// Begins to read all new files, also those of programs that have just begun.
@@ -413,7 +426,9 @@ impl ObservedReader {
             let for_a_moment = program.used_ns() < SHORT_NS;
             self.context.processes.note_recorder(key, for_a_moment);
         }
-        program.end(&mut self.files, self.is_paused);
+        let time = program.end(&mut self.files, self.is_paused, clock.cpu_ns());
+        self.time_of_ended = self.time_of_ended.plus(time);
+        self.tell_time();
         self.context.processes.set_ring_bytes(key, 0);
         self.supervisor
             .send(SupervisorEvent::ObservedEnded { key, goes_on });

@@ -15,7 +15,7 @@ use profiler_core::internal::observed::{
 use profiler_core::internal::pool;
 use profiler_core::time::Timestamp;
 use profiler_observed::file::{ObservedFile, ObservedHeader, ObservedText};
-use profiler_observed::layout::Ending;
+use profiler_observed::layout::{Ending, FIRST_RING_PAGES};
 use profiler_sys::OwnFile;
 
 use super::super::arrivals::{Arrival, identify};
@@ -45,7 +45,7 @@ pub(super) enum Met {
 
 impl ObservedReader {
     /// Makes a process of the session from a new file, if it is time.
-    pub(super) fn meet(&mut self, name: &OsString, path: PathBuf, file: ObservedFile) -> Met {
+    pub(super) fn meet(&mut self, name: &OsString, path: PathBuf, mut file: ObservedFile) -> Met {
         let Ok(header) = file.header() else {
             return Met::Done;
         };
@@ -59,7 +59,7 @@ impl ObservedReader {
             return Met::Done;
         }
         let is_running = header.ending == Ending::None as u32;
-        if is_running && !self.is_urgent && self.is_young(name, &file) {
+        if is_running && !self.is_urgent && self.is_young(name, &mut file) {
             return Met::Young;
         }
         self.young.remove(name);
@@ -71,11 +71,16 @@ impl ObservedReader {
     }
 
     /// Whether a program has just begun: it may be about to call the profiler, and is then never
-    /// observed. Its samples stay in its file, which has room for more.
-    fn is_young(&mut self, name: &OsString, file: &ObservedFile) -> bool {
+    /// observed. Its samples stay in its file, which gets more room as soon as there are some.
+    fn is_young(&mut self, name: &OsString, file: &mut ObservedFile) -> bool {
         let looks = self.young.entry(name.clone()).or_default();
         *looks = looks.saturating_add(1);
-        *looks <= YOUNG_LOOKS && !file.is_half_full()
+        let used = file.used_pages();
+        if used > 0 {
+            // Without room in the file system, it goes on with what it has.
+            let _ = file.grant(1);
+        }
+        *looks <= YOUNG_LOOKS && used < FIRST_RING_PAGES / 2
     }
 
     /// Begins to read a file. False if it is to be tried again.

@@ -1,0 +1,43 @@
+//! How much of the processor time of the observed processes is in samples with stacks.
+//!
+//! Part of the [`ProcessTable`]. The reader of observed programs adds it up, and captures write it
+//! into the profile's log.
+
+use std::sync::PoisonError;
+
+use super::ProcessTable;
+
+/// Processor time of observed processes, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObservedTime {
+    /// What the system accounts to them.
+    pub(crate) used_ns: u64,
+    /// What is in samples with stacks.
+    pub(crate) sampled_ns: u64,
+}
+
+impl ObservedTime {
+    /// The sum of both.
+    #[cfg(feature = "observed")]
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            used_ns: self.used_ns.saturating_add(other.used_ns),
+            sampled_ns: self.sampled_ns.saturating_add(other.sampled_ns),
+        }
+    }
+}
+
+impl ProcessTable {
+    /// Notes the time of all observed processes up to now.
+    #[cfg(feature = "observed")]
+    pub(crate) fn set_observed_time(&self, time: ObservedTime) {
+        let noted = self.observed_time.lock();
+        *noted.unwrap_or_else(PoisonError::into_inner) = Some(time);
+    }
+
+    /// The time of all observed processes; `None` if none was observed.
+    pub(crate) fn observed_time(&self) -> Option<ObservedTime> {
+        let noted = self.observed_time.lock();
+        *noted.unwrap_or_else(PoisonError::into_inner)
+    }
+}
