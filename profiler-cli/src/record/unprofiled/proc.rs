@@ -100,8 +100,8 @@ pub(super) fn name_of(pid: u32, program: Option<&Path>) -> String {
 
 /// Why a process that executes `program` does not record, if it does not.
 pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
-    if has_other_rights(pid) {
-        return Reason::OtherRights;
+    if let Some(reason) = rights(pid) {
+        return reason;
     }
     // A program that only its owner may read is not visible here.
     match File::open(format!("/proc/{pid}/exe")).map(|file| elf::kind_of(&file)) {
@@ -124,9 +124,9 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
     }
 }
 
-/// Whether a process has rights that its parent process did not give it, or belongs to another
-/// user.
-fn has_other_rights(pid: u32) -> bool {
+/// Why a process may not record, if that is because it has rights that its parent process did not
+/// give it, or belongs to another user. Forked processes that have changed their user do record.
+fn rights(pid: u32) -> Option<Reason> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = |key: &str| -> Vec<u32> {
         let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -136,7 +136,11 @@ fn has_other_rights(pid: u32) -> bool {
     let (users, groups) = (numbers("Uid:"), numbers("Gid:"));
     let differ = |numbers: &[u32]| numbers.windows(2).any(|pair| pair.first() != pair.last());
     let own = rustix::process::geteuid().as_raw();
-    differ(&users) || differ(&groups) || users.first().is_some_and(|user| *user != own)
+    if differ(&users) || differ(&groups) {
+        return Some(Reason::OtherRights);
+    }
+    let is_of_other = users.first().is_some_and(|user| *user != own);
+    is_of_other.then_some(Reason::OtherUser)
 }
 
 /// Whether the environment with which a process began has a variable. `None` if it cannot be read,

@@ -13,8 +13,10 @@ pub(super) enum Reason {
     Musl,
     /// It is made for another processor.
     Foreign,
-    /// It is set-user-ID or similar, or belongs to another user.
+    /// It is set-user-ID or similar.
     OtherRights,
+    /// It belongs to another user.
+    OtherUser,
     /// It does not know the address of the session.
     ClearedEnvironment,
     /// It is not told to load the library.
@@ -42,6 +44,7 @@ impl fmt::Display for Reason {
             Self::Musl => "it uses the C library musl",
             Self::Foreign => "it is made for another processor",
             Self::OtherRights => "it has other rights than the profiler",
+            Self::OtherUser => "it belongs to another user than the profiler",
             Self::ClearedEnvironment => "its environment was cleared",
             Self::ChangedPreload => "LD_PRELOAD was removed from its environment",
             Self::Forked => "it was forked, and could make no file for its samples",

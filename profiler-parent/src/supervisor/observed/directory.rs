@@ -1,18 +1,29 @@
 //! The directory in which observed programs make their files.
 //!
 //! Only this user may enter it. Memory is preferred: the files are as short-lived as the programs,
-//! and making one on a disk takes several times as long.
+//! and making one on a disk takes several times as long. A session holds a lock on its directory. A
+//! new session removes the directories of this user that have no lock: their sessions were killed.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use profiler_sys::OwnFile;
+
+/// How the name of a directory begins.
+const PREFIX: &str = "profiler-observed-";
+/// How long a directory is new after its last change.
+const NEW: Duration = Duration::from_secs(60);
 
 /// A private directory, which is removed at the end of the session.
 #[derive(Debug)]
 pub(super) struct ObservedDirectory {
     path: PathBuf,
+    /// Holds the lock. `None` if the file system has no locks.
+    _lock: Option<OwnFile>,
 }
 
 /// What the directory looked like when its names were read.
@@ -29,8 +40,9 @@ impl ObservedDirectory {
     pub(super) fn new() -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for place in places() {
+            remove_left_over(&place);
             let mut builder = tempfile::Builder::new();
-            builder.prefix("profiler-observed-");
+            builder.prefix(PREFIX);
             builder.permissions(fs::Permissions::from_mode(0o700));
             let made = builder.tempdir_in(&place).and_then(|directory| {
                 // The mode of a new directory depends on the program's umask.
@@ -38,7 +50,10 @@ impl ObservedDirectory {
                 Ok(directory.keep())
             });
             match made {
-                Ok(path) => return Ok(Self { path }),
+                Ok(path) => {
+                    let _lock = locked(&path).map(OwnFile::from);
+                    return Ok(Self { path, _lock });
+                }
                 Err(error) => last = error,
             }
         }
@@ -77,6 +92,38 @@ impl ObservedDirectory {
     }
 }
 
+/// Removes the directories of killed sessions of this user.
+fn remove_left_over(place: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| {
+        entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(PREFIX.as_bytes())
+    });
+    for path in named.map(|entry| entry.path()) {
+        let is_left_over = fs::symlink_metadata(&path).is_ok_and(|about| {
+            let changed = about.modified().ok().and_then(|at| at.elapsed().ok());
+            about.is_dir() && about.uid() == own && changed.is_some_and(|age| age > NEW)
+        });
+        // A session that is about to lock its directory has just made it.
+        if is_left_over && let Some(lock) = locked(&path) {
+            let _ = fs::remove_dir_all(&path);
+            drop(lock);
+        }
+    }
+}
+
+/// Locks a directory. `None` if that is not possible, because its session has the lock.
+fn locked(path: &Path) -> Option<fs::File> {
+    use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = open(path, flags, Mode::empty()).ok()?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(directory.into())
+}
+
 /// Where the directory may be, best first.
 fn places() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -87,4 +134,40 @@ fn places() -> Vec<PathBuf> {
         .chain(memory)
         .chain([std::env::temp_dir()])
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_directories_of_killed_sessions_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let old = rustix::fs::Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: old,
+            last_modification: old,
+        };
+        let make = |name: &str, is_old: bool| {
+            let path = place.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("file"), "text").unwrap();
+            let directory = fs::File::open(&path).unwrap();
+            if is_old {
+                rustix::fs::futimens(directory, &times).unwrap();
+            }
+            path
+        };
+        let left = make("profiler-observed-1", true);
+        let new = make("profiler-observed-2", false);
+        let held = make("profiler-observed-3", true);
+        let other = make("another", true);
+        let _lock = locked(&held).unwrap();
+        remove_left_over(place.path());
+        assert!(!left.exists());
+        assert!(new.exists() && held.exists() && other.exists());
+    }
 }
