@@ -226,7 +226,7 @@ fn a_program_without_a_profiler_and_without_the_agent_runs_and_is_reported() -> 
         assert!(
             ended
                 .error
-                .contains("sh recorded nothing: it embeds no profiler"),
+                .contains("sh recorded nothing: it has a session of its own"),
             "{}",
             ended.error
         );

@@ -32,8 +32,8 @@ pub(super) fn report_no_profile(session: &Session, child: &ProfiledChild, name: 
         ));
     } else if child.is_profiled() {
         tell(&format!(
-            "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, \
-             or ended before it called profiler_child::init(). No profile was written"
+            "profiler: {name} recorded nothing: it has a session of its own, could make no file for its \
+             samples, or, with --no-agent, has not called the profiler. No profile was written"
         ));
     } else {
         tell(&format!(

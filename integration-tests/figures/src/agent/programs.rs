@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use integration_tests::figure::{Figure, Report};
+use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::foreign::Workplace;
 use integration_tests::measure::median;
 use integration_tests::{programs, tools};
@@ -46,13 +46,50 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
         let (with, without) = (median(&with), median(&without));
         let seconds = Figure::new(format!("agent.programs.{name}.s"), without, "s");
         report.put(seconds);
-        report.put(Figure::new(
-            format!("agent.programs.{name}.ratio"),
-            with / without,
-            "x",
-        ));
+        let ratio = Figure::new(format!("agent.programs.{name}.ratio"), with / without, "x");
+        report.put(match most(name) {
+            Some(most) => ratio.promised(Promise::AtMost(most)),
+            None => ratio,
+        });
+        let percent = coverage_pct(&place)?;
+        let coverage = Figure::new(format!("agent.coverage_pct.{name}"), percent, "%");
+        report.put(match least_coverage(name) {
+            Some(least) => coverage.promised(Promise::AtLeast(least)),
+            None => coverage,
+        });
     }
     Ok(())
+}
+
+/// The promised ratio of a program.
+fn most(name: &str) -> Option<f64> {
+    Some(match name {
+        "bash" => 1.15,
+        "git" => 1.1,
+        "make" | "node" => 1.03,
+        "python_fork" | "java" => 1.05,
+        _ => return None,
+    })
+}
+
+/// The promised share of the processor time that is in samples with stacks.
+fn least_coverage(name: &str) -> Option<f64> {
+    Some(match name {
+        "make" => 97.0,
+        "git" => 90.0,
+        "bash" => 60.0,
+        _ => return None,
+    })
+}
+
+/// The share of the processor time of the last recording that is in samples with stacks.
+fn coverage_pct(place: &Workplace) -> Result<f64> {
+    let mut command = Command::new(tools::profiler()?);
+    command.args(["info", "--json", "figures.json"]);
+    let output = command.current_dir(place.path()).output()?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let time = |name: &str| report["observed"][name].as_f64().context("no time");
+    Ok(100.0 * time("sampled_us")? / time("used_us")?)
 }
 
 /// How long the program runs, below the command `profiler` if there is one.

@@ -15,6 +15,8 @@ use profiler_sys::OwnFile;
 
 /// How the name of a directory begins.
 const PREFIX: &str = "profiler-observed-";
+/// The room that a file system should have: for about a hundred programs.
+const ROOM: u64 = 16 << 20;
 /// How long a directory is new after its last change.
 const NEW: Duration = Duration::from_secs(60);
 
@@ -124,16 +126,21 @@ fn locked(path: &Path) -> Option<fs::File> {
     Some(directory.into())
 }
 
-/// Where the directory may be, best first.
+/// Where the directory may be, best first: those without room come last.
 fn places() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|path| path.is_absolute());
     let memory = Some(PathBuf::from("/dev/shm"));
-    runtime
-        .into_iter()
-        .chain(memory)
-        .chain([std::env::temp_dir()])
-        .collect()
+    let all = runtime.into_iter().chain(memory);
+    let mut all: Vec<PathBuf> = all.chain([std::env::temp_dir()]).collect();
+    all.sort_by_key(|place| !has_room(place));
+    all
+}
+
+/// Whether a file system has room for the files of some programs, as far as it tells.
+fn has_room(place: &Path) -> bool {
+    rustix::fs::statvfs(place)
+        .is_ok_and(|about| about.f_bavail.saturating_mul(about.f_frsize) >= ROOM)
 }
 
 #[cfg(test)]
