@@ -19,6 +19,8 @@ use crate::signal_set;
 use crate::spares;
 use crate::threads;
 
+/// The request for registers that a process does not have at first.
+const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
 const PR_SET_SECCOMP: c_int = 22;
 const PR_SET_NO_NEW_PRIVS: c_int = 38;
 const SECCOMP_MODE_STRICT: c_ulong = 1;
@@ -58,6 +60,11 @@ replaced! {
             Call::PRCTL if a as c_int == PR_SET_SECCOMP && b == SECCOMP_MODE_STRICT => strict(call),
             Call::PRCTL if a as c_int == PR_SET_SECCOMP && b == SECCOMP_MODE_FILTER => {
                 filtered(c, false, call)
+            }
+            Call::ARCH_PRCTL if a as usize == ARCH_REQ_XCOMP_PERM && process::is_recorded() => {
+                crate::forks::notice();
+                threads::expect_tiles();
+                call()
             }
             Call::EXECVE | Call::EXECVEAT => ends::around(|| call() as c_int) as isize,
             Call::EXIT_GROUP => {

@@ -50,6 +50,8 @@ numbers! {
     EXECVEAT = 322, 281;
     EXIT_GROUP = 231, 94;
     TGKILL = 234, 131;
+    // Does not exist on aarch64.
+    ARCH_PRCTL = 158, -1;
 }
 
 /// Calls the system. A result from -4095 to -1 is a negative error number.

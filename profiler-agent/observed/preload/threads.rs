@@ -6,7 +6,9 @@
 //! Invariants: a row has one owner from [`claim`] to [`release`]; only the owner makes and deletes
 //! its timer. In a forked child all rows but the first are free.
 
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use crate::layout::{MAX_ROWS, Notes, PAGE, ROWS_PER_PAGE, row_at};
 use crate::process::{self, FilterState};
@@ -331,14 +333,72 @@ pub(crate) fn has_room_for_handler() -> bool {
     unsafe { call3(Call::SIGALTSTACK, 0, (&raw mut stack).addr(), 0) };
     let [_, flags, bytes] = stack;
     const SS_DISABLE: usize = 2;
-    flags & 0xffff_ffff & SS_DISABLE != 0 || bytes >= least_alternate_stack()
+    if flags & 0xffff_ffff & SS_DISABLE != 0 {
+        return true;
+    }
+    if bytes < LARGEST_FRAME.load(Ordering::Relaxed) + HANDLER_BYTES {
+        HAS_TIGHT_STACK.store(true, Ordering::Relaxed);
+    }
+    bytes >= least_alternate_stack()
 }
 
+/// The bytes that the system puts on a stack for a signal, at present and with tile registers.
 static SIGNAL_FRAME: AtomicUsize = AtomicUsize::new(0);
+static LARGEST_FRAME: AtomicUsize = AtomicUsize::new(0);
+/// Whether a thread has had an alternate stack on which the handler runs only without the tile
+/// registers.
+static HAS_TIGHT_STACK: AtomicBool = AtomicBool::new(false);
 
-/// Sets the bytes that the system puts on a stack for a signal.
-pub(crate) fn set_signal_frame(bytes: usize) {
-    SIGNAL_FRAME.store(bytes, Ordering::Relaxed);
+/// Sets the bytes that the system puts on a stack for a signal. On x86-64 the system reports the
+/// number with all registers that a process may request. The tile registers (AMX) take 8 KiB of
+/// them, and only in a process that has requested them. Rust's threads have alternate stacks of
+/// exactly the reported size.
+pub(crate) fn set_signal_frame(reported: usize) {
+    let has_tiles = cfg!(target_arch = "x86_64") && reported > WITHOUT_TILES;
+    let at_present = if has_tiles && !uses_tiles() {
+        reported.saturating_sub(TILES).max(LEAST_FRAME)
+    } else {
+        reported
+    };
+    SIGNAL_FRAME.store(at_present, Ordering::Relaxed);
+    LARGEST_FRAME.store(reported, Ordering::Relaxed);
+}
+
+/// The most bytes of a frame without the tile registers.
+const WITHOUT_TILES: usize = 4096;
+/// The bytes of the tile registers.
+const TILES: usize = 8192;
+/// No frame has less.
+const LEAST_FRAME: usize = 2048;
+
+/// Whether the process has requested the tile registers.
+fn uses_tiles() -> bool {
+    const ARCH_GET_XCOMP_PERM: usize = 0x1022;
+    const TILE_DATA: u64 = 1 << 18;
+    let mut permitted = 0_u64;
+    // SAFETY: the kernel writes one number into a local. On aarch64 there is no such call.
+    let failed = unsafe {
+        call3(
+            Call::ARCH_PRCTL,
+            ARCH_GET_XCOMP_PERM,
+            (&raw mut permitted).addr(),
+            0,
+        )
+    };
+    failed != 0 || permitted & TILE_DATA != 0
+}
+
+/// The process is about to request the tile registers: a frame will be larger. If there may be a
+/// thread whose alternate stack is then too small, no thread is sampled any more.
+pub(crate) fn expect_tiles() {
+    let largest = LARGEST_FRAME.load(Ordering::Relaxed);
+    if SIGNAL_FRAME.swap(largest, Ordering::Relaxed) != largest
+        && HAS_TIGHT_STACK.load(Ordering::Relaxed)
+        && process::may_call_system()
+    {
+        process::note(Notes::SMALL_STACK);
+        disarm_all();
+    }
 }
 
 /// The smallest alternate signal stack on which the handler runs.

@@ -68,6 +68,13 @@ fn asking_with_a_null_pointer_whether_filters_exist_changes_nothing() {
 }
 
 #[test]
+fn a_thread_with_the_alternate_stack_of_rust_is_sampled() {
+    let (_, program) = run(&["usual-stack"]);
+    assert!(!has_note(&program, Notes::SMALL_STACK));
+    assert!(program.sampled_ns(0) >= 50_000_000);
+}
+
+#[test]
 fn a_thread_with_a_small_alternate_stack_gets_no_signal() {
     let (_, program) = run(&["small-stack"]);
     assert!(has_note(&program, Notes::SMALL_STACK));

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +22,9 @@
 
 #define MARK 0x5ca1ab1e0ddba11ull
 #define SIGNAL 61
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
+#endif
 
 static uint64_t cpu_ns(clockid_t clock) {
     struct timespec time;
@@ -241,6 +246,18 @@ static void small_alternate_stack(void) {
     sink = spin(100);
 }
 
+/* Has an alternate stack of the size that Rust gives to its threads, behind a guard page. */
+static void usual_alternate_stack(void) {
+    size_t bytes = getauxval(AT_MINSIGSTKSZ);
+    if (bytes < 8192) bytes = 8192;
+    size_t room = (bytes + 4095) & ~(size_t)4095;
+    char *memory = mmap(0, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(memory, 4096, PROT_NONE);
+    stack_t usual = {.ss_sp = memory + 4096, .ss_size = bytes};
+    if (sigaltstack(&usual, 0)) exit(9);
+    sink = spin(100);
+}
+
 /* Computes with a stack pointer that points to no memory. Signals use the alternate stack. */
 static void odd_stack(void) {
     static char stack[1 << 16];
@@ -272,6 +289,7 @@ int main(int count_of_arguments, char **arguments) {
     else if (!strcmp(mode, "execs")) execs(arguments[0], number);
     else if (!strcmp(mode, "traces")) traces();
     else if (!strcmp(mode, "odd-stack")) odd_stack();
+    else if (!strcmp(mode, "usual-stack")) usual_alternate_stack();
     else if (!strcmp(mode, "small-stack")) small_alternate_stack();
     else return 2;
     printf("spin %p\n", (void *)spin);
