@@ -210,8 +210,9 @@ impl OtherMemory {
         }
     }
 
-    /// Fills `room` with the bytes from `address` on, up to the first page that is not resident or
-    /// is of another kind.
+    /// Fills `room` with the bytes from `address` on, up to the first page that is swapped out, is of
+    /// another kind, or is followed by none that is resident. Pages of private memory that the process
+    /// has never touched, such as those of a large variable on a stack, are filled with zeros.
     pub(crate) fn read(&self, address: u64, room: &mut [u8], kind: MemoryKind) -> MemoryRead {
         let Some(pages) = &self.pages else {
             return MemoryRead {
@@ -219,16 +220,33 @@ impl OtherMemory {
                 ..MemoryRead::default()
             };
         };
-        let resident = resident(pages.as_fd(), (address, room.len()), kind);
-        let room = room.get_mut(..resident.bytes).unwrap_or_default();
-        match self.copy(address, room) {
-            Ok(bytes) => MemoryRead { bytes, ..resident },
-            Err(errno) => MemoryRead {
-                bytes: 0,
-                is_forbidden: errno == libc::EPERM,
-                ..resident
-            },
+        let table = PageTable::read(pages.as_fd(), address, room.len());
+        let mut read = MemoryRead::default();
+        let mut at = 0;
+        while let Some((state, bytes)) = table.run(at, kind) {
+            let Some(part) = room.get_mut(at..at + bytes) else {
+                break;
+            };
+            match state {
+                PageState::Resident => match self.copy(address + at as u64, part) {
+                    Ok(copied) => read.bytes = at + copied,
+                    Err(errno) => read.is_forbidden = errno == libc::EPERM,
+                },
+                PageState::Untouched if kind == MemoryKind::Private => part.fill(0),
+                PageState::Swapped => read.is_cut = true,
+                PageState::Untouched | PageState::Other => {}
+            }
+            at += bytes;
+            let goes_on = match state {
+                PageState::Resident => read.bytes == at,
+                PageState::Untouched => kind == MemoryKind::Private,
+                PageState::Swapped | PageState::Other => false,
+            };
+            if !goes_on {
+                break;
+            }
         }
+        read
     }
 
     /// Like [`Self::read`], for whole words. `bytes` is a multiple of 8.
@@ -269,36 +287,77 @@ impl OtherMemory {
     }
 }
 
-/// How many of the bytes from `address` on are in resident pages of this kind.
-fn resident(pages: BorrowedFd<'_>, (address, len): (u64, usize), kind: MemoryKind) -> MemoryRead {
-    let page = page_size();
-    let mut table = [0_u8; MAX_PAGES * 8];
-    let read = rustix::io::pread(pages, &mut table, (address / page).saturating_mul(8));
-    let table = table.get(..read.unwrap_or(0)).unwrap_or_default();
-    let entries = table.as_chunks::<8>().0.iter();
-    let mut entries = entries.map(|entry| u64::from_ne_bytes(*entry));
-    let excluded = match kind {
-        MemoryKind::Private => IS_OF_FILE,
-        MemoryKind::Any => 0,
-    };
-    let is_good = |entry: u64| entry & IS_PRESENT != 0 && entry & excluded == 0;
-    let mut end = address - address % page;
-    let limit = address.saturating_add(len as u64);
-    let mut is_cut = false;
-    while end < limit {
-        match entries.next() {
-            Some(entry) if is_good(entry) => end = end.saturating_add(page),
-            entry => {
-                is_cut = entry.is_some_and(|entry| entry & IS_SWAPPED != 0);
-                break;
-            }
+/// What the system's table says about a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PageState {
+    /// It is in memory, and of the wanted kind.
+    Resident,
+    /// It is not in memory, and not swapped out.
+    Untouched,
+    Swapped,
+    /// It is of another kind.
+    Other,
+}
+
+/// The entries of the system's table for a range of memory.
+struct PageTable {
+    entries: [u8; MAX_PAGES * 8],
+    read: usize,
+    address: u64,
+    len: usize,
+}
+
+impl PageTable {
+    fn read(pages: BorrowedFd<'_>, address: u64, len: usize) -> Self {
+        let mut entries = [0_u8; MAX_PAGES * 8];
+        let place = (address / page_size()).saturating_mul(8);
+        let read = rustix::io::pread(pages, &mut entries, place).unwrap_or(0);
+        Self {
+            entries,
+            read,
+            address,
+            len,
         }
     }
-    let bytes = end.min(limit).saturating_sub(address);
-    MemoryRead {
-        bytes: usize::try_from(bytes).unwrap_or(0),
-        is_cut,
-        is_forbidden: false,
+
+    /// The state of the page at an offset, and how many bytes from there on have it. `None` behind
+    /// the range, and behind the entries that were read.
+    fn run(&self, at: usize, kind: MemoryKind) -> Option<(PageState, usize)> {
+        let first = self.state(at, kind)?;
+        let mut end = self.page_end(at);
+        while self.state(end, kind) == Some(first) {
+            end = self.page_end(end);
+        }
+        Some((first, end - at))
+    }
+
+    /// The offset behind the page that has the byte at an offset.
+    fn page_end(&self, at: usize) -> usize {
+        let page = page_size();
+        let address = self.address.saturating_add(at as u64);
+        let end = (address - address % page).saturating_add(page);
+        usize::try_from(end.saturating_sub(self.address)).map_or(self.len, |end| end.min(self.len))
+    }
+
+    fn state(&self, at: usize, kind: MemoryKind) -> Option<PageState> {
+        let page = page_size();
+        let address = self.address.saturating_add(at as u64);
+        let number = usize::try_from(address / page - self.address / page).ok()?;
+        let known = self.entries.get(..self.read)?.as_chunks::<8>().0;
+        let entry = u64::from_ne_bytes(*known.get(number).filter(|_| at < self.len)?);
+        let excluded = match kind {
+            MemoryKind::Private => IS_OF_FILE,
+            MemoryKind::Any => 0,
+        };
+        Some(if entry & IS_SWAPPED != 0 {
+            PageState::Swapped
+        } else if entry & IS_PRESENT == 0 {
+            PageState::Untouched
+        } else if entry & excluded == 0 {
+            PageState::Resident
+        } else {
+            PageState::Other
+        })
     }
 }
 
@@ -427,5 +486,27 @@ mod tests {
         }
         // SAFETY: this test's own mapping.
         unsafe { libc::munmap(start, 2 * page) };
+    }
+
+    #[test]
+    fn a_page_that_was_never_touched_does_not_hide_those_behind_it() {
+        let page = usize::try_from(page_size()).unwrap();
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: maps new memory.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), 4 * page, rights, kind, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        let words = page / 8;
+        for number in [0, 2] {
+            // SAFETY: pages of this test's own mapping.
+            unsafe { start.cast::<u64>().add(number * words).write_volatile(7) };
+        }
+        let memory = OtherMemory::of(&open_own());
+        let mut room = vec![1_u64; 4 * words];
+        let read = memory.read_words(start as u64, &mut room, MemoryKind::Private);
+        assert_eq!((read.bytes, read.is_cut), (3 * page, false), "{read:?}");
+        assert_eq!((room[0], room[words], room[2 * words]), (7, 0, 7));
+        // SAFETY: this test's own mapping.
+        unsafe { libc::munmap(start, 4 * page) };
     }
 }
