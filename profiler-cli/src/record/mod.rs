@@ -6,6 +6,7 @@
 //! overwritten; the program's exit code is the command's.
 
 mod choices;
+mod descriptors;
 mod features;
 mod metrics;
 mod nested;
@@ -170,6 +171,8 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         Some(_) => session.spawn_observed(&options.shown_name(), command)?,
         None => session.spawn(&options.shown_name(), command)?,
     };
+    // After the program has inherited the usual limit.
+    descriptors::use_all();
     if options.name.is_none() {
         child.name_by_program();
     }

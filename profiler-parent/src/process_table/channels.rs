@@ -39,11 +39,14 @@ impl ProcessTable {
         self.change(key, |process| process.ring_bytes = bytes);
     }
 
-    /// Whether this process was spawned without resources, and is neither observed nor has joined.
+    /// Whether the reader of observed programs may write the pool of this process: its program is
+    /// observed, or was spawned without resources and is neither observed yet nor has joined.
     #[cfg(feature = "observed")]
-    pub(crate) fn awaits_program(&self, key: PoolId) -> bool {
-        let all = self.lock();
-        all.get(&key).is_some_and(TrackedProcess::awaits_program)
+    pub(crate) fn may_be_observed(&self, key: PoolId) -> bool {
+        let may_be = |process: &TrackedProcess| {
+            process.awaits_program() || process.is_observed && !process.is_over()
+        };
+        self.lock().get(&key).is_some_and(may_be)
     }
 
     /// Notes where a process runs, for the names of its generated code.
@@ -70,6 +73,19 @@ impl ProcessTable {
         })
     }
 
+    /// Undoes [`Self::observe_spawned`]: the pool cannot be written at present.
+    #[cfg(feature = "observed")]
+    pub(crate) fn give_back_spawned(&self, key: PoolId) {
+        self.change(key, |process| {
+            process.said_hello = false;
+            process.is_observed = false;
+            process.handing = Handing::Later;
+            if !process.is_over() {
+                process.state = ProcessState::Starting;
+            }
+        });
+    }
+
     /// Lets a process with this number join that was spawned without resources, if there is one that
     /// is neither observed nor has joined. Its pool is handed to it then.
     #[cfg_attr(
@@ -92,6 +108,8 @@ impl ProcessTable {
         pid: ProcessId,
         change: impl FnOnce(&mut TrackedProcess),
     ) -> Option<(PoolId, Arc<OwnFile>)> {
+        #[cfg(feature = "observed")]
+        self.await_spawned(pid);
         let mut all = self.lock();
         let mut waiting = all.iter_mut();
         let (key, process) =

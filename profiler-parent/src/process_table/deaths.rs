@@ -45,7 +45,7 @@ impl ProcessTable {
         self.end_earlier_programs(key, status);
         let has_executed = self.change(key, |process| {
             if process.has_executed {
-                process.state = ProcessState::Exited(status);
+                process.note_later_exit(status);
             }
             process.has_executed
         });
@@ -152,6 +152,14 @@ impl ProcessTable {
 }
 
 impl TrackedProcess {
+    /// Notes the end of a process whose recording has ended before. A known status stays.
+    fn note_later_exit(&mut self, status: Option<ExitStatus>) {
+        let is_known = matches!(self.state, ProcessState::Exited(Some(_)));
+        if status.is_some() || !is_known {
+            self.state = ProcessState::Exited(status);
+        }
+    }
+
     /// Handles the end of the recording: takes over the pool, and returns the pool's content.
     fn take_over_pool(&mut self, state: ProcessState, died: Timestamp) -> Option<DeadPoolMemory> {
         self.state = state;

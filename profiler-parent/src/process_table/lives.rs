@@ -94,6 +94,12 @@ impl ProcessTable {
         });
     }
 
+    /// Notes that this part of the life of a process is not shown.
+    #[cfg(feature = "observed")]
+    pub(crate) fn leave_out(&self, key: PoolId) {
+        self.change(key, |process| process.is_left_out = true);
+    }
+
     /// Whether a process is known to execute another program than when it connected.
     pub(crate) fn executes_another_program(&self, key: PoolId) -> bool {
         let known = self.lock().get(&key).and_then(known_image);

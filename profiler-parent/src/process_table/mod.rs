@@ -21,12 +21,16 @@ pub(crate) mod pool_list;
 mod remains;
 mod report;
 pub(crate) mod session_sums;
+#[cfg(feature = "observed")]
+mod spawning;
 mod summary;
 mod tracked_process;
 mod unprofiled;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
+#[cfg(feature = "observed")]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -65,6 +69,9 @@ pub(crate) struct ProcessTable {
     changed: Condvar,
     arrivals: Mutex<Vec<(ArrivalSource, Arrivals)>>,
     observed_time: Mutex<Option<ObservedTime>>,
+    /// The number of processes that are being spawned without resources.
+    #[cfg(feature = "observed")]
+    spawning: AtomicUsize,
 }
 
 impl ProcessTable {

@@ -53,7 +53,7 @@ pub(super) struct ControlLoop {
     /// The probes that all children measure.
     probes: Probes,
     #[cfg(feature = "observed")]
-    observed: super::observed::ObservedPools,
+    pub(super) observed: super::observed::ObservedPools,
 }
 
 impl ControlLoop {
@@ -110,6 +110,8 @@ impl ControlLoop {
                 recv(checks) -> _ => {
                     self.check_pools();
                     self.check_programs();
+                    #[cfg(feature = "observed")]
+                    self.check_observed();
                 }
             }
             self.take_local_update();
@@ -158,27 +160,7 @@ impl ControlLoop {
             SupervisorEvent::Exited { key, status } if self.is_observed_until(key, status) => {}
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
             #[cfg(feature = "observed")]
-            SupervisorEvent::RecordsItself { pid } => self.observed.records_itself(pid),
-            #[cfg(feature = "observed")]
-            SupervisorEvent::ObservationStarted { commands } => self.observed.begin(commands),
-            #[cfg(feature = "observed")]
-            SupervisorEvent::ObservedStarted { key } => {
-                self.observed.add(key);
-                self.account(Event::Connected { key });
-            }
-            #[cfg(feature = "observed")]
-            SupervisorEvent::ObservedUpdate { key, update } => self.hear_update(key, update),
-            #[cfg(feature = "observed")]
-            SupervisorEvent::ObservedEnded { key, goes_on } => {
-                let told = self.observed.remove(key);
-                if goes_on {
-                    self.executed(key);
-                }
-                // The process may have ended before the reader met its first program.
-                if told.is_some() || !goes_on {
-                    self.exited(key, told.flatten());
-                }
-            }
+            SupervisorEvent::Observed(event) => self.take_in_observed(event),
             SupervisorEvent::Executed { key } => self.executed(key),
             SupervisorEvent::SetLimit { limit, obeyed } => {
                 self.shrinking.push(obeyed);
@@ -194,14 +176,6 @@ impl ControlLoop {
             SupervisorEvent::Capture(order) => self.serve_capture(order),
             SupervisorEvent::Woken | SupervisorEvent::End => {}
         }
-    }
-
-    /// Whether the reader tells the end of this process later, when it has read what the process has
-    /// left: its program is observed, or may have made a file that the reader has not met.
-    #[cfg(feature = "observed")]
-    fn is_observed_until(&mut self, key: PoolId, status: Option<std::process::ExitStatus>) -> bool {
-        let may_be_new = || self.context.processes.awaits_program(key);
-        self.observed.ends(key, status, may_be_new)
     }
 
     /// Brings a newly connected child to the session's state.
@@ -291,7 +265,7 @@ impl ControlLoop {
         }
     }
 
-    fn hear_update(&mut self, key: PoolId, update: ManagerUpdate) {
+    pub(super) fn hear_update(&mut self, key: PoolId, update: ManagerUpdate) {
         match update {
             ManagerUpdate::None => {}
             ManagerUpdate::Changed(update) => {
@@ -434,7 +408,7 @@ impl ControlLoop {
         }
     }
 
-    fn allowance(&self, key: PoolId) -> ByteLimit {
+    pub(super) fn allowance(&self, key: PoolId) -> ByteLimit {
         self.controller.allowance(key).unwrap_or_default()
     }
 

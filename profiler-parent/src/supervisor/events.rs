@@ -7,17 +7,13 @@ use std::process::ExitStatus;
 use crossbeam_channel::Sender;
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::{self, TransportError};
-#[cfg(feature = "observed")]
-use profiler_core::ids::ProcessId;
 use profiler_core::ids::{ByteLimit, PoolId};
-#[cfg(feature = "observed")]
-use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_gecko::ProfileSpec;
 
 use super::link::Control;
 use super::listen::InFlight;
 #[cfg(feature = "observed")]
-use super::observed::ReaderCommand;
+use super::observed::ObservedEvent;
 use crate::controller::{Event, Refusal};
 use crate::gather::state::Input;
 
@@ -58,22 +54,9 @@ pub(crate) enum SupervisorEvent {
         allow(dead_code)
     )]
     Executed { key: PoolId },
-    /// Programs are observed from now on: the reader takes commands.
+    /// An event of observed programs.
     #[cfg(feature = "observed")]
-    ObservationStarted { commands: Sender<ReaderCommand> },
-    /// A process has a recorder of its own, for another session.
-    #[cfg(feature = "observed")]
-    RecordsItself { pid: ProcessId },
-    /// A program is observed: its pool is written by the reader.
-    #[cfg(feature = "observed")]
-    ObservedStarted { key: PoolId },
-    /// The chunks of an observed program have changed.
-    #[cfg(feature = "observed")]
-    ObservedUpdate { key: PoolId, update: ManagerUpdate },
-    /// The observation of a program has ended, and its pool is complete. Also the answer to
-    /// [`ReaderCommand::Ended`] about a process that has made no file.
-    #[cfg(feature = "observed")]
-    ObservedEnded { key: PoolId, goes_on: bool },
+    Observed(ObservedEvent),
     /// The limit changes. `obeyed` receives a message when at most the new limit is held.
     SetLimit {
         limit: ByteLimit,

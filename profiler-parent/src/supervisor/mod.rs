@@ -21,6 +21,8 @@ mod listen;
 mod local_process;
 #[cfg(feature = "observed")]
 mod observed;
+#[cfg(feature = "observed")]
+mod observed_programs;
 mod outer;
 mod spawn;
 

@@ -375,6 +375,8 @@ pub(super) fn spawn_observed(
         None => command.env_remove(SESSION_VARIABLE),
     };
     let program = command.get_program().to_owned();
+    // The program may make its file, or join, before the call returns.
+    let spawning = context.processes.begin_spawn();
     let started = command.spawn();
     let child = started.map_err(|source| forget(SpawnError::Start { program, source }))?;
     let pid = ProcessId::new(child.id());
@@ -383,6 +385,7 @@ pub(super) fn spawn_observed(
         .with_pool_in_file(context.pools.is_some())
         .without_resources();
     context.processes.add(key, process);
+    drop(spawning);
     context.tell_outer(Recorded::here(name, pid, Some(sys::process_id())));
     adopt(context, supervisor, key, child, true).map_err(|error| forget(error.into()))
 }

@@ -16,6 +16,8 @@ use super::admission::Admission;
 use super::limits::Limits;
 use crate::process_table::{EarlierLife, ElsewhereProcess};
 use crate::supervisor::SupervisorEvent;
+#[cfg(feature = "observed")]
+use crate::supervisor::observed::ObservedEvent;
 use crate::supervisor::outer::Recorded;
 use crate::sys::{facts_of, is_running};
 
@@ -37,7 +39,10 @@ impl Admission {
             self.supervisor.send(SupervisorEvent::Executed { key });
         }
         #[cfg(feature = "observed")]
-        self.supervisor.send(SupervisorEvent::RecordsItself { pid });
+        self.supervisor
+            .send(SupervisorEvent::Observed(ObservedEvent::RecordsItself {
+                pid,
+            }));
         let may_watch = processes.can_list_refused(pid, start, Limits::now().refused);
         let entry = entry_of(process, facts.is_some());
         if processes.list_elsewhere(key, entry, replaced.is_some()) {

@@ -5,16 +5,22 @@
 //! maps the file. A process that has stored its end is not looked for.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::sys;
 use profiler_observed::file::{ObservedHeader, ObservedText};
 use profiler_observed::layout::Ending;
 use profiler_sys::OwnDescriptor;
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::sys::{facts_of, maps_file};
+
+/// The most processes between this one and one below it.
+const MAX_DEPTH: usize = 256;
 
 /// A process that has made a file.
 #[derive(Debug)]
@@ -33,31 +39,38 @@ pub(super) struct Arrival {
     pub(super) is_hidden: bool,
 }
 
-/// Identifies the process that has made a file. `is_known` tells whether the session reads another file of a process.
+/// Identifies the process that has made a file. `is_known` tells whether the session reads another
+/// file of a process.
+///
+/// # Errors
+/// If this process lacks the descriptors for that.
 pub(super) fn identify(
     path: &Path,
     header: &ObservedHeader,
     text: &ObservedText,
     is_known: impl Fn(ProcessId) -> bool,
-) -> Arrival {
+) -> io::Result<Arrival> {
     let claimed = ProcessId::new(header.pid);
     let has_ended = header.ending != Ending::None as u32;
-    let found = File::open(path)
-        .ok()
-        .filter(|_| !has_ended)
-        .and_then(|file| find(claimed, &file, is_known));
+    let file = File::open(path)?;
+    let found = Some(file).filter(|_| !has_ended);
+    let found = found.and_then(|file| find(claimed, &file, is_known));
     let facts = found.and_then(facts_of);
+    let process = match found.filter(|_| facts.is_some()) {
+        Some(pid) => descriptor_of(pid)?,
+        None => None,
+    };
     let parent = facts
         .map(|facts| facts.parent)
         .or(Some(ProcessId::new(header.parent)));
-    Arrival {
+    Ok(Arrival {
         pid: found.unwrap_or(claimed),
         start: facts.map_or(ProcessStart::new(0), |facts| facts.start),
         parent: parent.filter(|parent| parent.get() != 0),
         name: name_of_program(text),
-        process: found.filter(|_| facts.is_some()).and_then(descriptor_of),
+        process,
         is_hidden: !has_ended && found.is_none() && facts_of(claimed).is_some(),
-    }
+    })
 }
 
 /// The process that has made the file: the one that it claims to be, if that maps the file.
@@ -65,7 +78,8 @@ pub(super) fn identify(
 /// Otherwise one that has this number in a PID namespace of its own. `is_known` tells whether the
 /// session reads another file of a process: a parent keeps the mappings of files that it has made
 /// in reserve for its children. A sandboxed process does not show its mappings; of those, the one
-/// that was started last is taken, because a process makes its file when it begins.
+/// that was started last is taken, because a process makes its file when it begins. It must be
+/// below this process: another user's container may have a process with this number, too.
 fn find(
     claimed: ProcessId,
     file: &File,
@@ -81,7 +95,7 @@ fn find(
         .filter(|pid| !is_known(*pid) && calls_itself(*pid, claimed))
         .collect();
     let maps = |pid: &&ProcessId| maps_file(**pid, file) == Some(true);
-    let is_silent = |pid: &&ProcessId| maps_file(**pid, file).is_none();
+    let is_silent = |pid: &&ProcessId| maps_file(**pid, file).is_none() && is_below(**pid);
     let started = |pid: &&ProcessId| facts_of(**pid).map(|facts| facts.start.get());
     let found = candidates.iter().find(maps);
     found
@@ -98,10 +112,23 @@ fn calls_itself(pid: ProcessId, claimed: ProcessId) -> bool {
     pid != claimed && innermost.and_then(|number| number.parse().ok()) == Some(claimed.get())
 }
 
-fn descriptor_of(pid: ProcessId) -> Option<OwnDescriptor<OwnedFd>> {
-    let pid = Pid::from_raw(i32::try_from(pid.get()).ok()?)?;
-    let descriptor = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    Some(OwnDescriptor::new(descriptor))
+/// Whether this process, or one below it, has started a process.
+fn is_below(pid: ProcessId) -> bool {
+    let parent = |pid: &ProcessId| Some(facts_of(*pid)?.parent);
+    let above = std::iter::successors(Some(pid), parent).skip(1);
+    above.take(MAX_DEPTH).any(|pid| pid == sys::process_id())
+}
+
+/// A descriptor of a process. `None` if the process has ended.
+fn descriptor_of(pid: ProcessId) -> io::Result<Option<OwnDescriptor<OwnedFd>>> {
+    let Some(pid) = i32::try_from(pid.get()).ok().and_then(Pid::from_raw) else {
+        return Ok(None);
+    };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(descriptor) => Ok(Some(OwnDescriptor::new(descriptor))),
+        Err(Errno::SRCH) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The file name of the program.

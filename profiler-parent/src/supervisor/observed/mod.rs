@@ -25,6 +25,7 @@ mod program;
 mod reader;
 mod reading;
 mod remarks;
+mod replaced;
 mod turns;
 
 use std::io;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
+use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::time::{ClockKind, Timestamp};
 use profiler_observed::{Observation, VARIABLE};
 use profiler_sys::spawn_quiet;
@@ -66,7 +68,7 @@ pub(crate) enum ReaderCommand {
         at_or_before: Timestamp,
     },
     /// The process has ended. The reader looks for its file if it has not met it, reads the rest,
-    /// and answers with [`super::SupervisorEvent::ObservedEnded`].
+    /// and answers with [`ObservedEvent::Ended`].
     Ended {
         /// The program's pool.
         key: PoolId,
@@ -82,6 +84,41 @@ pub(crate) enum ReaderCommand {
     Pause(bool),
     /// The session is over.
     End,
+}
+
+/// What the supervisor hears about observed programs.
+#[derive(Debug)]
+pub(crate) enum ObservedEvent {
+    /// Programs are observed from now on: the reader takes commands.
+    Began {
+        /// To the reader.
+        commands: Sender<ReaderCommand>,
+    },
+    /// A process has a recorder of its own, for another session.
+    RecordsItself {
+        /// The process.
+        pid: ProcessId,
+    },
+    /// A program is observed: its pool is written by the reader.
+    Started {
+        /// The program's pool.
+        key: PoolId,
+    },
+    /// The chunks of a program have changed.
+    Updated {
+        /// The program's pool.
+        key: PoolId,
+        /// The changes.
+        update: ManagerUpdate,
+    },
+    /// The observation of a program has ended, and its pool is complete. Also the answer to
+    /// [`ReaderCommand::Ended`] about a process that has made no file.
+    Ended {
+        /// The program's pool.
+        key: PoolId,
+        /// Whether the process goes on: with another program, or with a recorder of its own.
+        goes_on: bool,
+    },
 }
 
 /// The directory of observed programs, and the thread that reads it.
@@ -127,7 +164,9 @@ impl ObservedService {
         let (commands, orders) = unbounded();
         let processes = Arc::clone(&context.processes);
         let started = commands.clone();
-        supervisor.send(SupervisorEvent::ObservationStarted { commands: started });
+        supervisor.send(SupervisorEvent::Observed(ObservedEvent::Began {
+            commands: started,
+        }));
         let reader = ObservedReader::new(
             context,
             supervisor,

@@ -11,14 +11,27 @@ use profiler_core::time::Timestamp;
 
 use super::ReaderCommand;
 
+/// The number of checks without a word from the reader, while it owes the end of a process, after
+/// which that end is no longer waited for. A check is made twice per second.
+const MAX_SILENT_CHECKS: u32 = 10;
+
+/// The end of a process that was told to the reader.
+#[derive(Clone, Copy, Debug)]
+struct ToldEnd {
+    /// The exit status, if it is known.
+    status: Option<ExitStatus>,
+}
+
 /// The pools that the reader writes.
 #[derive(Debug, Default)]
 pub(in crate::supervisor) struct ObservedPools {
     /// To the reader; `None` if no program is observed.
     commands: Option<Sender<ReaderCommand>>,
-    /// Each with the end of its process, if that was told, and its status, if that is known.
-    all: BTreeMap<PoolId, Option<Option<ExitStatus>>>,
+    /// Each with the end of its process, if that was told to the reader.
+    all: BTreeMap<PoolId, Option<ToldEnd>>,
     is_paused: bool,
+    /// The checks since the reader's last word.
+    silent_checks: u32,
 }
 
 impl ObservedPools {
@@ -33,15 +46,19 @@ impl ObservedPools {
         self.all.entry(key).or_default();
     }
 
-    /// Removes the pool of a program that has ended. Returns the end of its process, if that was
-    /// told, and its status, if that is known.
-    pub(in crate::supervisor) fn remove(&mut self, key: PoolId) -> Option<Option<ExitStatus>> {
-        self.all.remove(&key)?
+    /// Removes the pool of a program that has ended. Returns the status of the process, if its end
+    /// was told to the reader and it is known. `None` if the reader does not write this pool.
+    pub(in crate::supervisor) fn remove(
+        &mut self,
+        key: PoolId,
+    ) -> Option<Option<Option<ExitStatus>>> {
+        let told = self.all.remove(&key)?;
+        Some(told.map(|told| told.status))
     }
 
     /// Tells the reader that a process has ended, if its pool is one of these or `may_be_new`. The
-    /// reader answers with [`SupervisorEvent::ObservedEnded`](super::super::SupervisorEvent). False
-    /// if it is not told.
+    /// reader answers with [`ObservedEvent::Ended`](super::ObservedEvent::Ended). False if it is not
+    /// told.
     pub(in crate::supervisor) fn ends(
         &mut self,
         key: PoolId,
@@ -54,8 +71,31 @@ impl ObservedPools {
         if !self.all.contains_key(&key) && !may_be_new() {
             return false;
         }
-        self.all.insert(key, Some(status));
+        self.all.insert(key, Some(ToldEnd { status }));
         commands.send(ReaderCommand::Ended { key }).is_ok()
+    }
+
+    /// Notes a word from the reader.
+    pub(in crate::supervisor) const fn note_answer(&mut self) {
+        self.silent_checks = 0;
+    }
+
+    /// Makes a check. Removes the pools whose ends the reader owes, if it has not said a word for
+    /// [`MAX_SILENT_CHECKS`] checks, and returns them with the status of their processes.
+    pub(in crate::supervisor) fn take_overdue(&mut self) -> Vec<(PoolId, Option<ExitStatus>)> {
+        let owed = self.all.iter();
+        let owed = owed.filter_map(|(key, told)| Some((*key, (*told)?.status)));
+        let owed: Vec<_> = owed.collect();
+        self.silent_checks = if owed.is_empty() {
+            0
+        } else {
+            self.silent_checks.saturating_add(1)
+        };
+        if self.silent_checks <= MAX_SILENT_CHECKS {
+            return Vec::new();
+        }
+        self.all.retain(|_, told| told.is_none());
+        owed
     }
 
     /// Tells the reader that a process has a recorder of its own.
@@ -87,5 +127,33 @@ impl ObservedPools {
         let commands = self.commands.as_ref();
         let commands = commands.filter(|_| self.all.contains_key(&key));
         commands.is_some_and(|commands| commands.send(command).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: PoolId = PoolId::new(7);
+
+    #[test]
+    fn the_end_of_a_process_is_not_waited_for_if_the_reader_is_silent() {
+        let (commands, _orders) = crossbeam_channel::unbounded();
+        let mut pools = ObservedPools::default();
+        pools.begin(commands);
+        pools.add(KEY);
+        for _ in 0..=MAX_SILENT_CHECKS {
+            assert!(pools.take_overdue().is_empty(), "it owes nothing");
+        }
+        assert!(pools.ends(KEY, None, || false));
+        for _ in 0..MAX_SILENT_CHECKS {
+            assert!(pools.take_overdue().is_empty());
+        }
+        pools.note_answer();
+        for _ in 0..MAX_SILENT_CHECKS {
+            assert!(pools.take_overdue().is_empty());
+        }
+        assert_eq!(pools.take_overdue(), [(KEY, None)]);
+        assert_eq!(pools.remove(KEY), None, "its end was handled");
     }
 }

@@ -145,6 +145,14 @@ impl ObservedProgram {
             .is_ok_and(|header| header.ending == Ending::Recorder as u32)
     }
 
+    /// Whether the process is a forked child that has not executed a program before this one, as the
+    /// file says.
+    pub(super) fn is_fork(&self) -> bool {
+        self.file
+            .header()
+            .is_ok_and(|header| header.began_cpu_ns == 0)
+    }
+
     /// Whether the program is observed still, as its file says.
     fn is_running(&self) -> bool {
         self.file

@@ -7,23 +7,27 @@
 
 mod beginnings;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{LookBudget, ObservedFiles};
 use profiler_observed::file::{ObservedFile, ObservedFileError};
+use rustix::io::Errno;
 
-use super::ReaderCommand;
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::reading::Reading;
+use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
+use super::{ObservedEvent, ReaderCommand};
 use crate::process_table::ObservedTime;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
+use crate::sys::facts_of;
 use beginnings::Met;
 
 /// The time between two passes while programs run. While all are idle, it is longer, see `turns`.
@@ -62,8 +66,9 @@ pub(super) struct ObservedReader {
     orders: Receiver<ReaderCommand>,
     files: ObservedFiles,
     programs: HashMap<PoolId, Reading>,
-    /// The programs whose processes are not found: only their files tell that they have ended.
-    hidden: BTreeSet<PoolId>,
+    /// The programs whose processes are not watched, each with its process, if that is found. The
+    /// files of the others are all that tells that they have ended.
+    hidden: BTreeMap<PoolId, Option<(ProcessId, ProcessStart)>>,
     seen: DirectoryState,
     /// In how many further passes the names are read.
     looks_left: u32,
@@ -71,8 +76,7 @@ pub(super) struct ObservedReader {
     has_unfinished: bool,
     /// The names of all files that are read or were refused.
     known: HashSet<OsString>,
-    /// The processor time of processes at the end of the program that they have replaced.
-    replaced: HashMap<ProcessId, u64>,
+    replaced: ReplacedPrograms,
     is_paused: bool,
     /// The processor time of the programs that have ended.
     time_of_ended: ObservedTime,
@@ -108,12 +112,12 @@ impl ObservedReader {
             orders,
             files: ObservedFiles::new(),
             programs: HashMap::new(),
-            hidden: BTreeSet::new(),
+            hidden: BTreeMap::new(),
             seen: DirectoryState::default(),
             looks_left: LOOKS,
             has_unfinished: false,
             known: HashSet::new(),
-            replaced: HashMap::new(),
+            replaced: ReplacedPrograms::default(),
             is_paused: false,
             time_of_ended: ObservedTime::default(),
             young: HashMap::new(),
@@ -188,7 +192,10 @@ impl ObservedReader {
         }
         let goes_on = false;
         self.supervisor
-            .send(SupervisorEvent::ObservedEnded { key, goes_on });
+            .send(SupervisorEvent::Observed(ObservedEvent::Ended {
+                key,
+                goes_on,
+            }));
     }
 
     /// Carries out all commands that wait. False if the session is over.
@@ -326,13 +333,17 @@ impl ObservedReader {
         }
     }
 
-    /// Ends the programs of hidden processes that have stored their end.
+    /// Ends the programs of processes that are not watched, if they have stored their end, or the
+    /// system shows no such process.
     fn end_hidden(&mut self) {
-        let has_ended = |key: &&PoolId| {
+        let is_gone = |(pid, start)| facts_of(pid).is_none_or(|facts| facts.start != start);
+        let has_ended = |(key, process): &(&PoolId, &Option<(ProcessId, ProcessStart)>)| {
             let reading = self.programs.get(*key);
             reading.is_none_or(|reading| reading.program.ended_cpu_ns().is_some())
+                || process.is_some_and(is_gone)
         };
-        let ended: Vec<PoolId> = self.hidden.iter().filter(has_ended).copied().collect();
+        let ended = self.hidden.iter().filter(has_ended);
+        let ended: Vec<PoolId> = ended.map(|(key, _)| *key).collect();
         ended.into_iter().for_each(|key| self.end(key));
     }
 
@@ -343,7 +354,10 @@ impl ObservedReader {
             let update = reading.map(|reading| reading.program.take_updates());
             if let Some(update) = update.filter(ManagerUpdate::is_some) {
                 self.supervisor
-                    .send(SupervisorEvent::ObservedUpdate { key, update });
+                    .send(SupervisorEvent::Observed(ObservedEvent::Updated {
+                        key,
+                        update,
+                    }));
             }
         }
     }
@@ -377,7 +391,7 @@ impl ObservedReader {
             let path = self.directory.path().join(&name);
             match ObservedFile::open(&path) {
                 Ok(file) => arrived.push((name, path, file)),
-                Err(ObservedFileError::Unfinished) => are_complete = false,
+                Err(error) if is_temporary(&error) => are_complete = false,
                 Err(_) => drop(self.known.insert(name)),
             }
         }
@@ -419,25 +433,50 @@ impl ObservedReader {
         };
         program.note_clock(&clock);
         let goes_on = program.goes_on();
-        if let Some(used) = program.ended_cpu_ns().filter(|_| goes_on) {
-            self.replaced.insert(program.pid, used);
-        }
+        let is_left_out = goes_on && program.used_ns() < SHORT_NS;
         if program.has_recorder() {
-            let for_a_moment = program.used_ns() < SHORT_NS;
-            self.context.processes.note_recorder(key, for_a_moment);
+            self.context.processes.note_recorder(key, is_left_out);
+        } else if is_left_out && program.is_fork() {
+            self.context.processes.leave_out(key);
+            self.replaced.remove(program.pid);
+        } else if goes_on {
+            self.replaced.insert(program.pid, program.ended_cpu_ns());
+        } else {
+            self.replaced.remove(program.pid);
         }
         let time = program.end(&mut self.files, self.is_paused, clock.cpu_ns());
         self.time_of_ended = self.time_of_ended.plus(time);
         self.tell_time();
         self.context.processes.set_ring_bytes(key, 0);
         self.supervisor
-            .send(SupervisorEvent::ObservedEnded { key, goes_on });
+            .send(SupervisorEvent::Observed(ObservedEvent::Ended {
+                key,
+                goes_on,
+            }));
     }
 }
 
 fn now() -> Instant {
     #[allow(clippy::disallowed_methods)] // compared with itself only
     Instant::now()
+}
+
+/// Whether a file may be readable later: it is not finished, or this process lacks descriptors or
+/// memory.
+fn is_temporary(error: &ObservedFileError) -> bool {
+    match error {
+        ObservedFileError::Unfinished => true,
+        ObservedFileError::Io(error) => is_exhaustion(error),
+        _ => false,
+    }
+}
+
+/// Whether an operation has failed because this process or the system lacks something at present.
+fn is_exhaustion(error: &io::Error) -> bool {
+    let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|number| lacking.contains(&number))
 }
 
 /// The part of a file's name that tells when it was made.

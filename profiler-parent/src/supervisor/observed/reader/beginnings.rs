@@ -5,7 +5,8 @@
 //! [`YOUNG_LOOKS`] passes, has ended, or has filled half of its ring, and when a capture waits.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use profiler_core::ids::{PoolId, ProcessId};
@@ -18,15 +19,17 @@ use profiler_observed::file::{ObservedFile, ObservedHeader, ObservedText};
 use profiler_observed::layout::{Ending, FIRST_RING_PAGES};
 use profiler_sys::OwnFile;
 
+use super::super::ObservedEvent;
 use super::super::arrivals::{Arrival, identify};
 use super::super::program::ObservedProgram;
 use super::super::reading::Reading;
 use super::super::remarks::HIDDEN;
-use super::{ObservedReader, SHORT_NS};
+use super::{ObservedReader, SHORT_NS, is_exhaustion};
 use crate::controller::{Event, Refusal};
 use crate::generated_code::ProcessFiles;
-use crate::process_table::{Remains, TrackedProcess};
+use crate::process_table::{Remains, TrackedProcess, UnprofiledProcess};
 use crate::supervisor::SupervisorEvent;
+use crate::supervisor::outer::Recorded;
 use crate::supervisor::spawn::{ask_to_join, make_pool};
 
 /// The passes in which a new file is only looked at.
@@ -43,6 +46,23 @@ pub(super) enum Met {
     Later,
 }
 
+/// The pool of a program.
+struct ProgramPlace {
+    key: PoolId,
+    pool: Arc<OwnFile>,
+    writer: PoolWriter,
+    /// Whether the session has spawned the process for this program.
+    is_spawned: bool,
+}
+
+/// Why a program has no pool.
+enum Unplaced {
+    /// It may have one later.
+    Later,
+    /// It will have none, for this reason.
+    Never(String),
+}
+
 impl ObservedReader {
     /// Makes a process of the session from a new file, if it is time.
     pub(super) fn meet(&mut self, name: &OsString, path: PathBuf, mut file: ObservedFile) -> Met {
@@ -55,6 +75,7 @@ impl ObservedReader {
             return Met::Done;
         }
         if is_short_fork(&header) {
+            self.replaced.remove(ProcessId::new(header.pid));
             let _ = std::fs::remove_file(&path);
             return Met::Done;
         }
@@ -63,11 +84,7 @@ impl ObservedReader {
             return Met::Young;
         }
         self.young.remove(name);
-        if self.begin(path, file, &header) {
-            Met::Done
-        } else {
-            Met::Later
-        }
+        self.begin(path, file, &header)
     }
 
     /// Whether a program has just begun: it may be about to call the profiler, and is then never
@@ -83,46 +100,106 @@ impl ObservedReader {
         *looks <= YOUNG_LOOKS && used < FIRST_RING_PAGES / 2
     }
 
-    /// Begins to read a file. False if it is to be tried again.
-    fn begin(&mut self, path: PathBuf, file: ObservedFile, header: &ObservedHeader) -> bool {
+    /// Begins to read a file.
+    fn begin(&mut self, path: PathBuf, file: ObservedFile, header: &ObservedHeader) -> Met {
         let Ok(text) = file.text() else {
-            return true;
+            return Met::Done;
         };
         let is_known = |pid: ProcessId| {
             let mut programs = self.programs.values();
             programs.any(|reading| reading.program.pid == pid && !reading.program.goes_on())
         };
-        let arrival = identify(&path, header, &text, is_known);
+        let Ok(arrival) = identify(&path, header, &text, is_known) else {
+            return Met::Later;
+        };
         self.end_earlier_program(arrival.pid);
         // The file will tell soon that the recorder has taken over.
         let is_running = header.ending == Ending::None as u32;
         if is_running && self.context.processes.records_itself(arrival.pid) {
-            return false;
+            return Met::Later;
         }
+        let place = match self.place(&arrival, header) {
+            Ok(place) => place,
+            Err(Unplaced::Later) => return Met::Later,
+            Err(Unplaced::Never(why)) => {
+                self.refuse(&path, arrival, why);
+                return Met::Done;
+            }
+        };
+        self.observe((path, file), (header, &text), arrival, place);
+        Met::Done
+    }
+
+    /// Finds the pool of a program: that of the process that was spawned for it, or a new one.
+    fn place(&self, arrival: &Arrival, header: &ObservedHeader) -> Result<ProgramPlace, Unplaced> {
         let processes = &self.context.processes;
         let spawned = processes.observe_spawned(arrival.pid, &arrival.name);
         let is_spawned = spawned.is_some();
-        let place = spawned.map_or_else(|| self.new_pool(&arrival.name), Ok);
-        let (key, pool) = match place {
-            Ok(place) => place,
-            Err(again) => return !again,
+        let (key, pool) = spawned.map_or_else(|| self.new_pool(&arrival.name), Ok)?;
+        match writer(&pool, arrival, header) {
+            Ok(writer) => Ok(ProgramPlace {
+                key,
+                pool,
+                writer,
+                is_spawned,
+            }),
+            Err(error) => {
+                if is_spawned {
+                    processes.give_back_spawned(key);
+                } else {
+                    self.context.forget_pool(key);
+                    self.forget(key);
+                }
+                Err(unplaced(&error))
+            }
+        }
+    }
+
+    /// Lists a process as one that is not profiled, and removes its file.
+    fn refuse(&self, path: &Path, arrival: Arrival, why: String) {
+        let _ = std::fs::remove_file(path);
+        let Ok(key) = pool::new_id() else { return };
+        let Arrival {
+            pid,
+            start,
+            parent,
+            name,
+            ..
+        } = arrival;
+        let process = UnprofiledProcess {
+            name,
+            pid,
+            parent,
+            why,
         };
-        let Some(writer) = self.writer(&pool, &arrival, header) else {
-            self.supervisor
-                .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
-            return true;
-        };
+        self.context.processes.list_unprofiled(key, process, start);
+    }
+
+    /// Makes a process of the session from a program that has a pool.
+    fn observe(
+        &mut self,
+        (path, file): (PathBuf, ObservedFile),
+        (header, text): (&ObservedHeader, &ObservedText),
+        arrival: Arrival,
+        place: ProgramPlace,
+    ) {
+        let ProgramPlace {
+            key,
+            pool,
+            writer,
+            is_spawned,
+        } = place;
         let process = ObservedProcess::new(writer);
         let place = ObservedPlace {
             pid: arrival.pid,
             start: Some(arrival.start).filter(|start| start.get() != 0),
-            base_ns: self.replaced.remove(&arrival.pid).unwrap_or(0),
+            base_ns: self.replaced.begin(arrival.pid, header.began_cpu_ns),
         };
         if arrival.is_hidden {
             process.pool().add_notice(HIDDEN.to_owned());
         }
         let mut program = ObservedProgram::new(place, (path, file), process, &self.context.params);
-        program.set_loaded(&mut self.files, loaded_files(&text, arrival.pid));
+        program.set_loaded(&mut self.files, loaded_files(text, arrival.pid));
         let ring_bytes = program.ring_bytes();
         let turn = self.turns.add(key);
         let reading = Reading {
@@ -140,40 +217,33 @@ impl ObservedReader {
         let files = ProcessFiles::note(arrival.pid, false);
         self.context.processes.set_files(key, files);
         self.supervisor
-            .send(SupervisorEvent::ObservedStarted { key });
+            .send(SupervisorEvent::Observed(ObservedEvent::Started { key }));
         if !is_spawned {
             self.watch(key, arrival);
         }
-        true
     }
 
-    /// Makes a pool for a process that the session does not know. An error tells whether to try
-    /// again.
-    fn new_pool(&self, name: &str) -> Result<(PoolId, Arc<OwnFile>), bool> {
-        let key = pool::new_id().map_err(|_| true)?;
-        let allowance = ask_to_join(&self.supervisor, key)
-            .map_err(|why| matches!(why, Refusal::NotYet { .. }))?;
-        make_pool(&self.context, key, allowance, name)
-            .map(|pool| (key, pool))
-            .map_err(|_| {
-                self.supervisor
-                    .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
-                false
+    /// Makes a pool for a process that the session does not know.
+    fn new_pool(&self, name: &str) -> Result<(PoolId, Arc<OwnFile>), Unplaced> {
+        let key = pool::new_id().map_err(|error| unplaced(&error))?;
+        let made = ask_to_join(&self.supervisor, key)
+            .map_err(|refusal| match refusal {
+                Refusal::NotYet { .. } => Unplaced::Later,
+                why => Unplaced::Never(why.to_string()),
             })
+            .and_then(|allowance| {
+                make_pool(&self.context, key, allowance, name).map_err(|error| unplaced(&error))
+            });
+        if made.is_err() {
+            self.forget(key);
+        }
+        made.map(|pool| (key, pool))
     }
 
-    fn writer(
-        &self,
-        pool: &OwnFile,
-        arrival: &Arrival,
-        header: &ObservedHeader,
-    ) -> Option<PoolWriter> {
-        let process = PoolProcess {
-            pid: arrival.pid,
-            start: arrival.start,
-            began: Timestamp::from_raw(header.began),
-        };
-        PoolWriter::new(pool.get().ok()?.try_clone().ok()?, process).ok()
+    /// Gives up what was claimed for a process.
+    fn forget(&self, key: PoolId) {
+        self.supervisor
+            .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
     }
 
     fn list(&self, key: PoolId, arrival: &Arrival, remains: Remains) {
@@ -187,6 +257,7 @@ impl ObservedReader {
         let entry = TrackedProcess::observed(name, (*pid, *start), *parent, remains)
             .with_pool_in_file(self.context.pools.is_some());
         self.context.processes.add(key, entry);
+        self.context.tell_outer(Recorded::here(name, *pid, *parent));
     }
 
     /// Watches for the end of a process that this one has not started.
@@ -205,11 +276,30 @@ impl ObservedReader {
         });
         match watched {
             Some(Ok(())) => {}
-            None if is_hidden => {
-                self.hidden.insert(key);
-            }
-            _ => self.end(key), // it has ended already
+            Some(Err(_)) => drop(self.hidden.insert(key, Some((pid, start)))),
+            None if is_hidden => drop(self.hidden.insert(key, None)),
+            None => self.end(key), // it has ended already
         }
+    }
+}
+
+/// Opens a pool for the reader.
+fn writer(pool: &OwnFile, arrival: &Arrival, header: &ObservedHeader) -> io::Result<PoolWriter> {
+    let process = PoolProcess {
+        pid: arrival.pid,
+        start: arrival.start,
+        began: Timestamp::from_raw(header.began),
+    };
+    let file = pool.get().map_err(io::Error::from)?.try_clone()?;
+    PoolWriter::new(file, process).map_err(io::Error::other)
+}
+
+/// Why a program has no pool, after an operation has failed.
+fn unplaced(error: &io::Error) -> Unplaced {
+    if is_exhaustion(error) {
+        Unplaced::Later
+    } else {
+        Unplaced::Never(format!("its pool cannot be made: {error}"))
     }
 }
 

@@ -1,0 +1,91 @@
+//! Processes that are being spawned without resources: they run before they are in the table.
+//!
+//! Part of the [`ProcessTable`]. Such a process may join, or end, before the call that spawns it has
+//! returned its number. Invariant: it is looked for again until it is added, for a limited time, so
+//! that it does not get a second entry.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use profiler_core::ids::ProcessId;
+use profiler_core::internal::sys;
+
+use super::ProcessTable;
+use crate::sys::facts_of;
+
+/// How long a process is waited for: far longer than a spawn takes on a busy machine.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Exists while a process is being spawned, until it is in the table.
+#[derive(Debug)]
+pub(crate) struct Spawning<'a>(&'a ProcessTable);
+
+impl ProcessTable {
+    /// Announces that a process is about to be spawned without resources.
+    pub(crate) fn begin_spawn(&self) -> Spawning<'_> {
+        self.spawning.fetch_add(1, Ordering::Relaxed);
+        Spawning(self)
+    }
+
+    /// Waits until a process is in the table, if it may be one that is being spawned.
+    pub(super) fn await_spawned(&self, pid: ProcessId) {
+        let is_spawning = || self.spawning.load(Ordering::Relaxed) > 0;
+        // A process that has ended shows no parent.
+        let is_of_another = || facts_of(pid).is_some_and(|facts| facts.parent != sys::process_id());
+        if !is_spawning() || is_of_another() {
+            return;
+        }
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), PATIENCE, |all| {
+                is_spawning() && !all.values().any(|process| process.pid == pid)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(waited);
+    }
+}
+
+impl Drop for Spawning<'_> {
+    fn drop(&mut self) {
+        let all = self.0.lock();
+        self.0.spawning.fetch_sub(1, Ordering::Relaxed);
+        drop(all);
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use profiler_core::ids::PoolId;
+    use profiler_core::session::EntryCounts;
+
+    use super::super::{ProcessState, Remains, TrackedProcess};
+    use super::*;
+
+    /// No process has this number.
+    const PID: ProcessId = ProcessId::new(u32::MAX - 1);
+
+    fn add(table: &ProcessTable) {
+        let remains = Remains::Expired(EntryCounts::default());
+        let process = TrackedProcess::new("p", PID, ProcessState::Starting, remains);
+        table.add(PoolId::new(1), process);
+    }
+
+    #[test]
+    fn a_process_that_is_being_spawned_is_waited_for_and_another_one_is_not() {
+        let table = Arc::new(ProcessTable::default());
+        table.await_spawned(PID); // no process is being spawned: it returns
+        let spawning = table.begin_spawn();
+        let waiting = Arc::clone(&table);
+        let waiter = std::thread::spawn(move || {
+            waiting.await_spawned(PID);
+            waiting.lock().len()
+        });
+        add(&table);
+        drop(spawning);
+        assert_eq!(waiter.join().ok(), Some(1));
+    }
+}
