@@ -9,7 +9,6 @@ mod beginnings;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +16,6 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{LookBudget, ObservedFiles};
-use profiler_observed::file::{ObservedFile, ObservedFileError};
-use rustix::io::Errno;
 
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::reading::Reading;
@@ -382,33 +379,26 @@ impl ObservedReader {
         let present: HashSet<&OsString> = names.iter().collect();
         self.known.retain(|name| present.contains(name));
         self.young.retain(|name, _| present.contains(name));
-        let mut are_complete = true;
-        let mut arrived = Vec::new();
-        for name in names {
-            if self.known.contains(&name) {
-                continue;
-            }
-            let path = self.directory.path().join(&name);
-            match ObservedFile::open(&path) {
-                Ok(file) => arrived.push((name, path, file)),
-                Err(error) if is_temporary(&error) => are_complete = false,
-                Err(_) => drop(self.known.insert(name)),
-            }
-        }
+        let mut new: Vec<OsString> = names.into_iter().filter(|name| self.is_new(name)).collect();
         // The name contains the time at which the file was made.
-        arrived.sort_by_cached_key(|(name, ..)| time_in(name));
-        for (name, path, file) in arrived {
+        new.sort_by_cached_key(time_in);
+        let mut are_complete = true;
+        for name in new {
             // The memory of a program that has ended may be needed for the next one.
             if !self.carry_out_all() {
                 return;
             }
-            match self.meet(&name, path, file) {
+            match self.meet(&name) {
                 Met::Done => drop(self.known.insert(name)),
                 Met::Later => are_complete = false,
                 Met::Young => self.looks_left = self.looks_left.max(1),
             }
         }
         self.has_unfinished = !are_complete;
+    }
+
+    fn is_new(&self, name: &OsString) -> bool {
+        !self.known.contains(name)
     }
 
     /// Ends the program that a process had before it executed another one.
@@ -459,24 +449,6 @@ impl ObservedReader {
 fn now() -> Instant {
     #[allow(clippy::disallowed_methods)] // compared with itself only
     Instant::now()
-}
-
-/// Whether a file may be readable later: it is not finished, or this process lacks descriptors or
-/// memory.
-fn is_temporary(error: &ObservedFileError) -> bool {
-    match error {
-        ObservedFileError::Unfinished => true,
-        ObservedFileError::Io(error) => is_exhaustion(error),
-        _ => false,
-    }
-}
-
-/// Whether an operation has failed because this process or the system lacks something at present.
-fn is_exhaustion(error: &io::Error) -> bool {
-    let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
-    error
-        .raw_os_error()
-        .is_some_and(|number| lacking.contains(&number))
 }
 
 /// The part of a file's name that tells when it was made.

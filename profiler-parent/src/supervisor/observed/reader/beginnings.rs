@@ -15,16 +15,17 @@ use profiler_core::internal::observed::{
 };
 use profiler_core::internal::pool;
 use profiler_core::time::Timestamp;
-use profiler_observed::file::{ObservedFile, ObservedHeader, ObservedText};
+use profiler_observed::file::{ObservedFile, ObservedFileError, ObservedHeader, ObservedText};
 use profiler_observed::layout::{Ending, FIRST_RING_PAGES};
 use profiler_sys::OwnFile;
+use rustix::io::Errno;
 
 use super::super::ObservedEvent;
 use super::super::arrivals::{Arrival, identify};
 use super::super::program::ObservedProgram;
 use super::super::reading::Reading;
 use super::super::remarks::HIDDEN;
-use super::{ObservedReader, SHORT_NS, is_exhaustion};
+use super::{ObservedReader, SHORT_NS};
 use crate::controller::{Event, Refusal};
 use crate::generated_code::ProcessFiles;
 use crate::process_table::{Remains, TrackedProcess, UnprofiledProcess};
@@ -57,15 +58,23 @@ struct ProgramPlace {
 
 /// Why a program has no pool.
 enum Unplaced {
-    /// It may have one later.
+    /// It may have one soon: memory is being freed.
     Later,
+    /// This process lacks descriptors or memory at present.
+    Exhausted(String),
     /// It will have none, for this reason.
     Never(String),
 }
 
 impl ObservedReader {
     /// Makes a process of the session from a new file, if it is time.
-    pub(super) fn meet(&mut self, name: &OsString, path: PathBuf, mut file: ObservedFile) -> Met {
+    pub(super) fn meet(&mut self, name: &OsString) -> Met {
+        let path = self.directory.path().join(name);
+        let mut file = match ObservedFile::open(&path) {
+            Ok(file) => file,
+            Err(error) if is_temporary(&error) => return Met::Later,
+            Err(_) => return Met::Done,
+        };
         let Ok(header) = file.header() else {
             return Met::Done;
         };
@@ -121,7 +130,8 @@ impl ObservedReader {
         let place = match self.place(&arrival, header) {
             Ok(place) => place,
             Err(Unplaced::Later) => return Met::Later,
-            Err(Unplaced::Never(why)) => {
+            Err(Unplaced::Exhausted(_)) if is_running || !self.is_urgent => return Met::Later,
+            Err(Unplaced::Exhausted(why) | Unplaced::Never(why)) => {
                 self.refuse(&path, arrival, why);
                 return Met::Done;
             }
@@ -296,11 +306,30 @@ fn writer(pool: &OwnFile, arrival: &Arrival, header: &ObservedHeader) -> io::Res
 
 /// Why a program has no pool, after an operation has failed.
 fn unplaced(error: &io::Error) -> Unplaced {
+    let why = format!("its pool cannot be made: {error}");
     if is_exhaustion(error) {
-        Unplaced::Later
+        Unplaced::Exhausted(why)
     } else {
-        Unplaced::Never(format!("its pool cannot be made: {error}"))
+        Unplaced::Never(why)
     }
+}
+
+/// Whether a file may be readable later: it is not finished, or this process lacks descriptors or
+/// memory.
+fn is_temporary(error: &ObservedFileError) -> bool {
+    match error {
+        ObservedFileError::Unfinished => true,
+        ObservedFileError::Io(error) => is_exhaustion(error),
+        _ => false,
+    }
+}
+
+/// Whether an operation has failed because this process or the system lacks something at present.
+fn is_exhaustion(error: &io::Error) -> bool {
+    let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|number| lacking.contains(&number))
 }
 
 /// Whether a file is that of a forked child that has soon executed another program. Its time is that
