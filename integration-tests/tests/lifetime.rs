@@ -160,6 +160,22 @@ fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyho
 }
 
 #[test]
+fn a_capture_after_the_end_of_its_session_says_so_and_leaves_the_file() -> anyhow::Result<()> {
+    own_process!();
+    let mut session = session::start(|builder| builder)?;
+    let path = session.path("good.json");
+    std::fs::write(&path, "a good profile")?;
+    let captures = [session.session()?.capture(), session.gecko_capture()?];
+    session.end();
+    for capture in captures {
+        let saved = capture.save(&path);
+        assert!(matches!(saved, Err(CaptureError::SessionOver)), "{saved:?}");
+        assert_eq!(std::fs::read_to_string(&path)?, "a good profile");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<()> {
     own_process!();
     let mut session = session::start(|builder| builder)?;

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::session::EntryCounts;
 use profiler_gecko::model::SlowRunMarker;
@@ -243,6 +243,18 @@ pub(crate) struct CaptureSources {
     pub(crate) pushes: Arc<PushSums>,
     /// Held by the running capture; other captures wait for it.
     pub(crate) turn: Mutex<()>,
+    /// Disconnected when the session ends.
+    pub(crate) session_end: Receiver<()>,
+}
+
+impl CaptureSources {
+    /// Whether the session goes on. Its pools are gone, or going, at its end.
+    fn check_session(&self) -> Result<(), CaptureError> {
+        match self.session_end.try_recv() {
+            Err(TryRecvError::Disconnected) => Err(CaptureError::SessionOver),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A capture that has not begun.
@@ -402,6 +414,7 @@ impl Capture {
             .turn
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        self.sources.check_session()?;
         let level = match self.series {
             Some(_) => GzipLevel::Fast,
             None => GzipLevel::Small,
@@ -428,6 +441,8 @@ impl Capture {
                 (processes, Vec::new())
             }
         };
+        // A session that has ended meanwhile may have taken its pools before they were read.
+        self.sources.check_session()?;
         let bytes = file.commit()?;
         if let Some(continued) = continued {
             *lock_series(continued) = series;

@@ -459,6 +459,7 @@ impl Session {
             None => supervisor.join_local_process(&name, own_features)?,
             Some(why) => supervisor.list_local_process(&name, why.to_string())?,
         }
+        let end = EndSignal::default();
         let captures = Arc::new(CaptureSources {
             processes: Arc::clone(&processes),
             supervisor: supervisor.handle.clone(),
@@ -468,6 +469,7 @@ impl Session {
             symbols: SymbolStore::default(),
             pushes: Arc::default(),
             turn: Mutex::default(),
+            session_end: end.receiver(),
         });
         let metrics = Arc::new(MetricsReader::new(MetricsSources {
             processes: Arc::clone(&processes),
@@ -476,7 +478,6 @@ impl Session {
             pushers: Arc::clone(&captures.pushes),
         }));
         let observers = ObserverRegistry::new(Arc::clone(&processes), time);
-        let end = EndSignal::default();
         Ok(Self {
             processes,
             limit,

@@ -69,9 +69,10 @@ pub(super) fn action(
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
     // All other signals are blocked, so that no other handler leaves ours by a long jump. Faults
-    // are not blocked, because the program must still be able to report them.
-    // SAFETY: initialises the set, which is ours.
-    unsafe { libc::sigfillset(&raw mut action.sa_mask) };
+    // are not blocked, because the program must still be able to report them. `sigfillset` leaves
+    // out the C library's own signals, of which one cancels a thread: it would unwind our handler.
+    // SAFETY: the set is an array of bits, ours, and any of its bits may be set.
+    unsafe { (&raw mut action.sa_mask).write_bytes(0xff, 1) };
     // SIGSYS is not blocked either: the program's sandbox may answer system calls with it.
     for fault in [
         libc::SIGSEGV,
@@ -349,6 +350,19 @@ pub(crate) mod tests {
         );
         // SAFETY: as above; a word that is not ours goes to the previous handler.
         assert_eq!(unsafe { word_in(merged.as_ptr().cast()) }, None);
+    }
+
+    #[test]
+    fn the_handler_is_not_interrupted_by_the_signals_of_the_c_library() {
+        let before = action(libc::SIG_DFL, 0);
+        let ours = super::action(&before, on_signal, 0);
+        let is_blocked = |signal: i32| {
+            // SAFETY: the set is initialised.
+            unsafe { libc::sigismember(&raw const ours.sa_mask, signal) == 1 }
+        };
+        // Cancels a thread; changes the user of all threads.
+        assert!(is_blocked(32) && is_blocked(33) && is_blocked(libc::SIGALRM));
+        assert!(!is_blocked(libc::SIGSEGV) && !is_blocked(libc::SIGSYS));
     }
 
     fn action(handler: usize, flags: libc::c_int) -> libc::sigaction {
