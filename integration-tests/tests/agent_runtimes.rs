@@ -173,7 +173,8 @@ fn a_program_in_go_has_stacks_in_go_and_in_c() -> anyhow::Result<()> {
         let recorded = does_the_same(&place, &[text(&program), language])?;
         assert_eq!(recorded.output.status.code(), Some(0), "{language}");
         let profile = recorded.profile()?;
-        let used = has_used(&profile, "goes", 291_000_000);
+        // Go ends by a raw call: what its threads have used after their last samples is unknown.
+        let used = has_used(&profile, "goes", 150_000_000);
         assert!(used, "{language}: {}", recorded.said());
         let (inside, all) = with_frames(&profile, "goes");
         assert!(inside * 10 >= all * 8, "{language}: {inside} of {all}");
