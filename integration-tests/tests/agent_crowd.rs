@@ -23,9 +23,11 @@ use crate::agent_record::{text, used_by};
 /// `changes`: a child changes its user and its group, uses a millisecond of processor time and ends.
 /// The time is what the system says that it has used. `killed`: a child spins, and is killed at a
 /// random moment. The time is what the handler had finished by then, as far as the child has seen in
-/// its own file: see `ThreadRow` in `profiler-agent/observed/src/layout.rs`.
+/// its own file: see `ThreadRow` in `profiler-agent/observed/src/layout.rs`. The program ends when
+/// the session has read the files of all.
 const FORKS: &str = r#"
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -68,6 +70,14 @@ static void spin(int place) {
         seen[place] = sampled > row->began_cpu ? sampled - row->began_cpu : 1;
     }
 }
+/* The session removes a file when it has read all of it: until only that of this process is left. */
+static int is_all_read(void) {
+    DIR *directory = opendir(strrchr(getenv("MULTIPROCESS_PROFILER_OBSERVED"), ' ') + 1);
+    int files = 0;
+    for (struct dirent *entry; (entry = readdir(directory));) files += entry->d_name[0] != '.';
+    closedir(directory);
+    return files <= 1;
+}
 int main(int count, char **words) {
     unsigned random = 7;
     if (count < 3) return 2;
@@ -99,6 +109,7 @@ int main(int count, char **words) {
             printf("%d %lu\n", all[i], ns);
         }
     }
+    for (int rest = 10000; is_killed && rest > 0 && !is_all_read(); rest--) usleep(10000);
     return 0;
 }
 "#;
