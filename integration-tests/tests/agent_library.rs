@@ -1,8 +1,10 @@
-//! Tests of the file `libprofiler_agent.so`: what it exports, and what it needs.
+//! Tests of the libraries that the command brings along: what `libprofiler_agent.so` exports, and what
+//! it and the library that `profiler record` preloads need.
 
 use std::collections::BTreeSet;
 use std::fs;
 
+use anyhow::Context;
 use integration_tests::foreign::Workplace;
 use object::read::elf::{Dynamic, ElfFile64};
 use object::{Endianness, Object, ObjectSymbol, elf};
@@ -66,5 +68,27 @@ fn the_library_needs_only_the_c_library() -> anyhow::Result<()> {
     // DF_1_NODELETE
     let mut flags = dynamic.iter().filter(|entry| entry.tag == elf::DT_FLAGS_1);
     assert!(flags.any(|entry| entry.val & 8 != 0));
+    Ok(())
+}
+
+/// A program may have any C library, and any thread-local may be in the middle of its first access.
+#[test]
+fn the_preloaded_library_needs_no_library_no_version_and_no_thread_local() -> anyhow::Result<()> {
+    let place = Workplace::new()?;
+    let script = "grep -o -m 1 '/.*/libprofiler_observed.so' /proc/self/maps";
+    let recorded = place.record(&["sh", "-c", script])?;
+    let path = String::from_utf8(recorded.output.stdout)?;
+    let library = fs::read(path.trim()).with_context(|| format!("the library {path:?}"))?;
+    let file = ElfFile64::<Endianness>::parse(&*library)?;
+    let dynamic = file.elf_dynamic_table()?;
+    let has = |tag| dynamic.iter().any(|entry| entry.tag == tag);
+    assert!(!has(elf::DT_NEEDED), "it needs another library");
+    assert!(!has(elf::DT_VERNEED), "it needs a version of a library");
+    let endian = file.endian();
+    let mut segments = file.elf_program_headers().iter();
+    let has_thread_local = segments.any(|part| part.p_type.get(endian) == elf::PT_TLS);
+    assert!(!has_thread_local, "it has a thread-local");
+    let mut symbols = file.dynamic_symbols();
+    assert!(!symbols.any(|symbol| symbol.name() == Ok("__tls_get_addr")));
     Ok(())
 }

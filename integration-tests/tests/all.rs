@@ -12,12 +12,18 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_c;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_crowd;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_ends;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_filters;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_forks;
 mod agent_harms;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_library;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_luck;
 mod agent_observed;
 mod agent_observed_waits;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -26,6 +32,8 @@ mod agent_programs;
 mod agent_record;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_rights;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_runtimes;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_streams;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
