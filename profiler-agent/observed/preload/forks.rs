@@ -102,7 +102,7 @@ extern "C" fn in_child() {
     if file.is_null() {
         return;
     }
-    let top = threads::stack_top_of_caller();
+    let stack = threads::stack_of_caller();
     threads::forget_all();
     if !process::may_call_system() {
         count_without_file();
@@ -125,7 +125,7 @@ extern "C" fn in_child() {
     // SAFETY: the parent's file. This thread is the only one, no timer exists, and no reference to
     // the file lives beyond the function that made it.
     unsafe { own_file::unmap(file) };
-    recording::begin(top, 0);
+    recording::begin(stack, 0);
 }
 
 /// Counts this process in the file of its parent.

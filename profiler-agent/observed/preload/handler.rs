@@ -192,7 +192,9 @@ fn take_sample(row: usize, context: &Context) {
     let registers = context.registers();
     let start = registers.sp & !7;
     let top = own.stack_top.load(Ordering::Relaxed) as u64;
-    let is_elsewhere = start >= top || context.is_in_alternate_stack(start);
+    let most = own.stack_bytes.load(Ordering::Relaxed) as u64;
+    let is_own = start < top && top - start <= most;
+    let is_elsewhere = !is_own || context.is_in_alternate_stack(start);
     let (wanted, is_longer) = stack_bytes(start, top, is_elsewhere);
     let pages = (HEAD_BYTES + wanted).div_ceil(PAGE);
     let claimed = ring::claim(control, pages);

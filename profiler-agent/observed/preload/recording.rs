@@ -4,10 +4,10 @@
 use crate::layout::Notes;
 use crate::own_file;
 use crate::process;
-use crate::threads;
+use crate::threads::{self, ThreadStack};
 
 /// Begins to record the calling thread, the only one of a process that has a new file.
-pub(crate) fn begin(stack_top: usize, cpu_ns: u64) {
+pub(crate) fn begin(stack: ThreadStack, cpu_ns: u64) {
     threads::note_process();
     if let Some(header) = process::header() {
         own_file::introduce(header, cpu_ns);
@@ -15,5 +15,5 @@ pub(crate) fn begin(stack_top: usize, cpu_ns: u64) {
     if process::has_given_way() {
         process::note(Notes::WANTS_SIGNAL);
     }
-    threads::begin(0, stack_top);
+    threads::begin(0, stack);
 }

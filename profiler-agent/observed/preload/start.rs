@@ -22,7 +22,7 @@ use crate::signal_set;
 use crate::spares;
 use crate::starts;
 use crate::text;
-use crate::threads;
+use crate::threads::{self, ThreadStack};
 
 type Texts = *const *const c_char;
 
@@ -93,7 +93,8 @@ pub(crate) unsafe extern "C" fn begin(
     }
     forks::follow();
     // Above the arguments there are no frames.
-    recording::begin(arguments.expose_provenance(), Clock::PROCESS.now_ns());
+    let stack = ThreadStack::of_usual_size(arguments.expose_provenance());
+    recording::begin(stack, Clock::PROCESS.now_ns());
     unblock();
     // The first process of a PID namespace may be the root of a sandbox.
     if process_id() == 1 {

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::layout::Notes;
 use crate::process;
 use crate::replaced::{Original, replaced};
-use crate::threads;
+use crate::threads::{self, ThreadStack};
 
 type Run = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -38,12 +38,18 @@ replaced! {
                 return call(thread, attributes, run, argument);
             }
             make_key();
-            let row = if is_small(attributes) { None } else { threads::claim() };
+            let bytes = stack_bytes(attributes);
+            let is_small = bytes.is_some_and(|bytes| bytes < LEAST_STACK);
+            if is_small {
+                process::note(Notes::SMALL_STACK);
+            }
+            let row = if is_small { None } else { threads::claim() };
             let Some(row) = row else {
                 threads::count_without_row();
                 return call(thread, attributes, run, argument);
             };
             if let Some(own) = threads::own_row(row) {
+                own.stack_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
                 own.run.store(run, Ordering::Relaxed);
                 own.argument.store(argument.expose_provenance(), Ordering::Relaxed);
             }
@@ -57,22 +63,16 @@ replaced! {
         };
 }
 
-/// Whether a thread with these attributes has a small stack.
-fn is_small(attributes: *const c_void) -> bool {
-    let Some(get) = STACK_SIZE.get().filter(|_| !attributes.is_null()) else {
-        return false;
-    };
+/// The size of the stack that these attributes ask for. `None` if they leave it to the system.
+fn stack_bytes(attributes: *const c_void) -> Option<usize> {
+    let get = STACK_SIZE.get().filter(|_| !attributes.is_null())?;
     type Get = unsafe extern "C" fn(*const c_void, *mut usize) -> c_int;
     // SAFETY: the C library's function of this name has this type.
     let get = unsafe { core::mem::transmute::<usize, Get>(get) };
     let mut bytes = usize::MAX;
     // SAFETY: the attributes of the caller; the function writes into a local.
     let failed = unsafe { get(attributes, &raw mut bytes) };
-    let is_small = failed == 0 && bytes < LEAST_STACK;
-    if is_small {
-        process::note(Notes::SMALL_STACK);
-    }
-    is_small
+    (failed == 0).then_some(bytes)
 }
 
 /// Makes the key, once. Two threads that do so at the same time leave one key unused.
@@ -122,7 +122,11 @@ unsafe extern "C" fn begin(number: *mut c_void) -> *mut c_void {
     let here = 0_usize;
     // The frames of the C library above this one are copied, too: they end the stack.
     let top = (&raw const here).addr().wrapping_add(ABOVE);
-    threads::begin(row, top);
+    let stack = match own.stack_bytes.load(Ordering::Relaxed) {
+        0 => ThreadStack::of_usual_size(top),
+        bytes => ThreadStack { top, bytes },
+    };
+    threads::begin(row, stack);
     follow_end(row);
     // SAFETY: the program has passed this function to `pthread_create`.
     let run = unsafe { core::mem::transmute::<usize, Run>(run) };

@@ -31,6 +31,8 @@ pub(crate) struct OwnRow {
     timer: AtomicI32,
     /// The upper end of the thread's stack; nothing above it is copied.
     pub(crate) stack_top: AtomicUsize,
+    /// The most bytes of the thread's stack. What is further below its upper end is another stack.
+    pub(crate) stack_bytes: AtomicUsize,
     /// What the thread is to run, and its argument.
     pub(crate) run: AtomicUsize,
     pub(crate) argument: AtomicUsize,
@@ -41,6 +43,7 @@ static ROWS: [OwnRow; MAX_ROWS] = [const {
         is_used: AtomicU32::new(0),
         timer: AtomicI32::new(NO_TIMER),
         stack_top: AtomicUsize::new(0),
+        stack_bytes: AtomicUsize::new(0),
         run: AtomicUsize::new(0),
         argument: AtomicUsize::new(0),
     }
@@ -122,8 +125,33 @@ fn populate(row: usize) -> bool {
     unsafe { call3(Call::MADVISE, place, PAGE, MADV_POPULATE_WRITE) == 0 }
 }
 
-/// Begins to sample the calling thread, which owns the row and whose stack ends at `stack_top`.
-pub(crate) fn begin(row: usize, stack_top: usize) {
+/// The stack of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadStack {
+    /// Its upper end.
+    pub(crate) top: usize,
+    /// The most bytes that it may have.
+    pub(crate) bytes: usize,
+}
+
+impl ThreadStack {
+    /// A stack with this upper end whose size the system limits: that of a main thread, and of
+    /// threads for which the program chooses no size.
+    pub(crate) fn of_usual_size(top: usize) -> Self {
+        let limit = usize::try_from(limit_of_process(RLIMIT_STACK)).unwrap_or(usize::MAX);
+        let bytes = limit.clamp(LEAST_USUAL_STACK, MOST_USUAL_STACK);
+        Self { top, bytes }
+    }
+}
+
+const RLIMIT_STACK: usize = 3;
+/// The C libraries choose at most this if there is no limit.
+const LEAST_USUAL_STACK: usize = 8 << 20;
+/// Far more than programs use without a limit.
+const MOST_USUAL_STACK: usize = 1 << 30;
+
+/// Begins to sample the calling thread, which owns the row and has this stack.
+pub(crate) fn begin(row: usize, stack: ThreadStack) {
     if !process::is_intact() {
         return;
     }
@@ -135,7 +163,8 @@ pub(crate) fn begin(row: usize, stack_top: usize) {
         return;
     };
     own.is_used.store(1, Ordering::Relaxed);
-    own.stack_top.store(stack_top, Ordering::Relaxed);
+    own.stack_bytes.store(stack.bytes, Ordering::Relaxed);
+    own.stack_top.store(stack.top, Ordering::Relaxed);
     let cpu_ns = Clock::THREAD.now_ns();
     shared.tid.store(thread_id(), Ordering::Relaxed);
     shared.began.store(process::now(), Ordering::Relaxed);
@@ -415,15 +444,20 @@ pub(crate) fn is_of_caller(row: usize) -> bool {
         && process::row(row).is_some_and(|shared| shared.tid.load(Ordering::Relaxed) == thread_id())
 }
 
-/// The upper end of the stack of the calling thread in a child that was just forked: that of the
-/// thread of its parent with the same stack.
-pub(crate) fn stack_top_of_caller() -> usize {
+/// The stack of the calling thread in a child that was just forked: that of the thread of its parent
+/// with the same stack.
+pub(crate) fn stack_of_caller() -> ThreadStack {
     let here = 0_usize;
     let sp = (&raw const here).addr();
-    let tops = used_rows()
+    let stacks = used_rows()
         .filter(|own| own.is_used.load(Ordering::Relaxed) != 0)
-        .map(|own| own.stack_top.load(Ordering::Relaxed));
-    tops.filter(|top| *top > sp).min().unwrap_or(sp)
+        .map(|own| ThreadStack {
+            top: own.stack_top.load(Ordering::Relaxed),
+            bytes: own.stack_bytes.load(Ordering::Relaxed),
+        });
+    let above = stacks.filter(|stack| stack.top > sp);
+    let nearest = above.min_by_key(|stack| stack.top);
+    nearest.unwrap_or(ThreadStack { top: sp, bytes: 0 })
 }
 
 /// The number of the process whose file this is. Differs from the caller's in a child of `vfork`.

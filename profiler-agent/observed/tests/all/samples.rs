@@ -1,5 +1,7 @@
 //! Samples: whose time they have, and what is in them.
 
+use profiler_observed::layout::IS_ELSEWHERE;
+
 use crate::observed::{Reader, Session, printed, test_program};
 
 /// The mark in the frame of `main`.
@@ -51,6 +53,19 @@ fn a_stack_reaches_main_or_is_marked_as_cut() {
         .iter()
         .filter(|sample| sample.is_cut());
     assert!(cut.count() > 5, "200 frames of 1,000 bytes");
+}
+
+#[test]
+fn a_sample_of_another_stack_takes_one_page() {
+    let session = Session::new();
+    let (_, programs) = session.run(&["other-stack"]);
+    let [program] = &programs[..] else { panic!() };
+    let elsewhere = |sample: &&crate::observed::Sample| sample.head.flags & IS_ELSEWHERE != 0;
+    let elsewhere: Vec<_> = program.samples.iter().filter(elsewhere).collect();
+    assert!(elsewhere.len() > 5, "{}", elsewhere.len());
+    let most = elsewhere.iter().map(|sample| sample.head.more_pages).max();
+    assert!(most <= Some(1), "{most:?} further pages");
+    assert_eq!(program.header.refused, 0);
 }
 
 #[test]

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define MARK 0x5ca1ab1e0ddba11ull
@@ -270,6 +271,19 @@ static void odd_stack(void) {
 #endif
 }
 
+static ucontext_t before, coroutine;
+static void run_coroutine(void) { sink = spin(200); }
+/* Runs on a large stack of its own, far below that of the thread. */
+static void other_stack(void) {
+    size_t bytes = 1 << 20;
+    char *stack = mmap((void *)0xc000000000, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    getcontext(&coroutine);
+    coroutine.uc_stack.ss_sp = stack;
+    coroutine.uc_stack.ss_size = bytes / 2;
+    coroutine.uc_link = &before;
+    makecontext(&coroutine, run_coroutine, 0);
+    swapcontext(&before, &coroutine);
+}
 int main(int count_of_arguments, char **arguments) {
     volatile uint64_t mark = MARK;
     const char *mode = count_of_arguments > 1 ? arguments[1] : "";
@@ -290,6 +304,7 @@ int main(int count_of_arguments, char **arguments) {
     else if (!strcmp(mode, "traces")) traces();
     else if (!strcmp(mode, "odd-stack")) odd_stack();
     else if (!strcmp(mode, "usual-stack")) usual_alternate_stack();
+    else if (!strcmp(mode, "other-stack")) other_stack();
     else if (!strcmp(mode, "small-stack")) small_alternate_stack();
     else return 2;
     printf("spin %p\n", (void *)spin);
