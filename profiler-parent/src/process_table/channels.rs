@@ -80,6 +80,7 @@ impl ProcessTable {
             process.said_hello = false;
             process.is_observed = false;
             process.handing = Handing::Later;
+            self.awaiting.insert(process.pid);
             if !process.is_over() {
                 process.state = ProcessState::Starting;
             }
@@ -110,6 +111,9 @@ impl ProcessTable {
     ) -> Option<(PoolId, Arc<OwnFile>)> {
         #[cfg(feature = "observed")]
         self.await_spawned(pid);
+        if !self.awaiting.contains(pid) {
+            return None;
+        }
         let mut all = self.lock();
         let mut waiting = all.iter_mut();
         let (key, process) =
@@ -120,6 +124,7 @@ impl ProcessTable {
         let claimed = (*key, Arc::clone(pool));
         process.handing = Handing::Claimed;
         change(process);
+        self.awaiting.take(pid);
         Some(claimed)
     }
 
@@ -198,7 +203,7 @@ impl ProcessTable {
 
 impl TrackedProcess {
     /// Whether it was spawned without resources, and is neither observed nor has joined.
-    fn awaits_program(&self) -> bool {
+    pub(super) fn awaits_program(&self) -> bool {
         self.state == ProcessState::Starting && self.handing == Handing::Later
     }
 

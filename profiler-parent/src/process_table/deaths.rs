@@ -63,12 +63,16 @@ impl ProcessTable {
     /// Notes that a process executes another program. Returns whether its recording ends with that:
     /// not if it has ended before.
     pub(crate) fn note_exec(&self, key: PoolId) -> bool {
-        let is_over = self.change(key, |process| {
+        let known = self.change(key, |process| {
             let is_over = process.is_over();
             process.has_executed |= !is_over;
-            is_over
+            (is_over, process.pid)
         });
-        is_over == Some(false)
+        let executed = known.filter(|(is_over, _)| !is_over);
+        if let Some((_, pid)) = executed {
+            self.executed.insert(pid);
+        }
+        executed.is_some()
     }
 
     /// Ends the recording of a process: hangs up its channel and takes over its pool. Returns the

@@ -106,6 +106,9 @@ impl ProcessTable {
             return;
         };
         let (pid, start) = (process.pid, process.start);
+        if !self.executed.take(pid) {
+            return; // without reading the whole table
+        }
         for process in all.values_mut() {
             if is_earlier_program(process, pid, start) {
                 process.state = ProcessState::Exited(status);
@@ -191,6 +194,7 @@ mod tests {
             process.has_executed = number != 2;
             if process.has_executed {
                 process.state = ProcessState::Executed;
+                table.executed.insert(process.pid);
             }
             table.add(PoolId::new(number), process);
         }

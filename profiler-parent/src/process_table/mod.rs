@@ -17,6 +17,7 @@ mod joined;
 mod lives;
 mod observed;
 mod observed_time;
+mod pid_set;
 pub(crate) mod pool_list;
 mod remains;
 mod report;
@@ -52,6 +53,7 @@ pub(crate) use lives::EarlierLife;
 pub(crate) use observed::{ObservedProcess, PresentCounts};
 pub use observed::{PoolMemory, ProcessActivity};
 pub(crate) use observed_time::ObservedTime;
+use pid_set::PidSet;
 pub(crate) use remains::Remains;
 pub use report::{ProcessReport, ProcessState};
 use session_sums::{DeferredSums, LastNumbers, ProcessName, ProcessSum};
@@ -69,6 +71,12 @@ pub(crate) struct ProcessTable {
     changed: Condvar,
     arrivals: Mutex<Vec<(ArrivalSource, Arrivals)>>,
     observed_time: Mutex<Option<ObservedTime>>,
+    /// The processes that have executed another program and may run still.
+    executed: PidSet,
+    /// The processes that were spawned without resources, and are neither observed nor have joined.
+    awaiting: PidSet,
+    /// The files of observed programs that are not read yet.
+    unread_files: AtomicU64,
     /// The number of processes that are being spawned without resources.
     #[cfg(feature = "observed")]
     spawning: AtomicUsize,
@@ -83,6 +91,9 @@ impl ProcessTable {
     pub(crate) fn add(&self, key: PoolId, mut process: TrackedProcess) {
         process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
         process.began = (!process.is_over()).then(Timestamp::now);
+        if process.awaits_program() {
+            self.awaiting.insert(process.pid);
+        }
         self.lock().insert(key, process);
     }
 

@@ -4,6 +4,7 @@
 //! into the profile's log.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::ProcessTable;
 
@@ -33,6 +34,17 @@ impl ProcessTable {
     pub(crate) fn set_observed_time(&self, time: ObservedTime) {
         let noted = self.observed_time.lock();
         *noted.unwrap_or_else(PoisonError::into_inner) = Some(time);
+    }
+
+    /// Notes how many files of observed programs there are that are not read yet.
+    #[cfg(feature = "observed")]
+    pub(crate) fn set_unread_files(&self, number: usize) {
+        self.unread_files.store(number as u64, Ordering::Relaxed);
+    }
+
+    /// The files of observed programs that are not read yet.
+    pub(crate) fn unread_files(&self) -> u64 {
+        self.unread_files.load(Ordering::Relaxed)
     }
 
     /// The time of all observed processes; `None` if none was observed.

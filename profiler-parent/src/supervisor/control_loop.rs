@@ -48,6 +48,8 @@ pub(super) struct ControlLoop {
     pub(super) capture: Option<(GatherId, Sender<Input<PoolId>>)>,
     /// The callers that wait until at most the limit is held.
     shrinking: Vec<Sender<()>>,
+    /// At least the number of dead processes that have a pool.
+    pub(super) dead_pools_at_most: usize,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
     /// The probes that all children measure.
@@ -81,6 +83,7 @@ impl ControlLoop {
             joining: BTreeMap::new(),
             capture: None,
             shrinking: Vec::new(),
+            dead_pools_at_most: 0,
             paused: None,
             sampling_paused: None,
             probes: Probes::NONE,

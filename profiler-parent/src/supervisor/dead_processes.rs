@@ -51,20 +51,29 @@ impl ControlLoop {
 
     /// Limits the number of dead processes with a pool, because each pool uses a descriptor. Beyond
     /// the limit, the processes that died first lose their data, as if it were too old for the
-    /// memory limit.
+    /// memory limit. They are counted only if there may be too many: the table may be large.
     fn limit_dead_pools(&mut self) {
-        let mut dead = self.context.processes.dead_pools();
         let most = most_dead_pools();
-        if dead.len() > most {
-            dead.sort_unstable();
-            for DeadPoolEntry { key, .. } in dead.iter().take(dead.len() - most) {
-                let held_bytes = self.destroy_dead(*key, Timestamp::MAX);
-                self.account(Event::DeadDestroyed {
-                    key: *key,
-                    held_bytes,
-                });
-            }
+        self.dead_pools_at_most = self.dead_pools_at_most.saturating_add(1);
+        if self.dead_pools_at_most <= most {
+            return;
         }
+        let mut dead = self.context.processes.dead_pools();
+        self.dead_pools_at_most = dead.len();
+        if dead.len() <= most {
+            return;
+        }
+        dead.sort_unstable();
+        // Some more than necessary, so that they are counted less often.
+        let kept = most - most / 16;
+        for DeadPoolEntry { key, .. } in dead.iter().take(dead.len() - kept) {
+            let held_bytes = self.destroy_dead(*key, Timestamp::MAX);
+            self.account(Event::DeadDestroyed {
+                key: *key,
+                held_bytes,
+            });
+        }
+        self.dead_pools_at_most = kept;
     }
 
     /// Destroys the chunks up to `at` in the pool of a dead process. Returns the bytes that are now

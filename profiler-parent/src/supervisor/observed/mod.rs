@@ -30,9 +30,10 @@ mod turns;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, bounded, unbounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::time::{ClockKind, Timestamp};
@@ -131,14 +132,24 @@ pub(super) struct ObservedService {
     processes: Arc<ProcessTable>,
 }
 
-/// How long a capture waits for the reader.
+/// How long a capture waits for a reader that does nothing.
 const MEETING_PATIENCE: Duration = Duration::from_secs(2);
+/// How many times as long it waits for a reader that goes on: thousands of programs may have ended
+/// that it has not met.
+const MAX_MEETING_PATIENCES: u32 = 15;
 
 /// Waits, for a limited time, until the reader has met all programs that have begun until now.
-fn meet(reader: &Sender<ReaderCommand>) {
+fn meet(reader: &Sender<ReaderCommand>, progress: &AtomicU64) {
     let (sender, met) = bounded(0);
-    if reader.send(ReaderCommand::Meet(sender)).is_ok() {
-        let _ = met.recv_timeout(MEETING_PATIENCE);
+    if reader.send(ReaderCommand::Meet(sender)).is_err() {
+        return;
+    }
+    for _ in 0..MAX_MEETING_PATIENCES {
+        let before = progress.load(Ordering::Relaxed);
+        let is_late = met.recv_timeout(MEETING_PATIENCE) == Err(RecvTimeoutError::Timeout);
+        if !is_late || progress.load(Ordering::Relaxed) == before {
+            return;
+        }
     }
 }
 
@@ -163,6 +174,7 @@ impl ObservedService {
             .ok_or_else(|| io::Error::other("the path of the directory is too long"))?;
         let (commands, orders) = unbounded();
         let processes = Arc::clone(&context.processes);
+        let progress = Arc::new(AtomicU64::new(0));
         let started = commands.clone();
         supervisor.send(SupervisorEvent::Observed(ObservedEvent::Began {
             commands: started,
@@ -172,10 +184,11 @@ impl ObservedService {
             supervisor,
             Arc::clone(&directory),
             (commands.clone(), orders),
+            Arc::clone(&progress),
         );
         let thread = spawn_quiet("profiler-observed", move || reader.run())?;
         let to_reader = commands.clone();
-        processes.set_arrivals(ArrivalSource::Observed, move || meet(&to_reader));
+        processes.set_arrivals(ArrivalSource::Observed, move || meet(&to_reader, &progress));
         Ok(Self {
             directory,
             value,

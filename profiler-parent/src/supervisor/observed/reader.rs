@@ -10,6 +10,7 @@ mod beginnings;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -89,6 +90,8 @@ pub(super) struct ObservedReader {
     touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<()>>,
+    /// Counts what the reader has done.
+    progress: Arc<AtomicU64>,
     turns: Turns,
     /// When the next pass is made.
     next_pass: Instant,
@@ -100,6 +103,7 @@ impl ObservedReader {
         supervisor: SupervisorHandle,
         directory: Arc<ObservedDirectory>,
         (commands, orders): (Sender<ReaderCommand>, Receiver<ReaderCommand>),
+        progress: Arc<AtomicU64>,
     ) -> Self {
         Self {
             context,
@@ -123,6 +127,7 @@ impl ObservedReader {
             looked_last: None,
             touched: BTreeSet::new(),
             meetings: Vec::new(),
+            progress,
             turns: Turns::default(),
             next_pass: now() + PAUSE,
         }
@@ -276,6 +281,7 @@ impl ObservedReader {
         if !is_asked && !self.turns.is_due(&reading.turn) {
             return;
         }
+        self.progress.fetch_add(1, Ordering::Relaxed);
         if reading.is_due() {
             let granted = reading.program.ring_bytes();
             reading.read(&mut self.files, self.is_paused);
@@ -383,18 +389,30 @@ impl ObservedReader {
         // The name contains the time at which the file was made.
         new.sort_by_cached_key(time_in);
         let mut are_complete = true;
+        let mut unread = new.len();
         for name in new {
             // The memory of a program that has ended may be needed for the next one.
             if !self.carry_out_all() {
                 return;
             }
+            self.note_progress(unread);
             match self.meet(&name) {
-                Met::Done => drop(self.known.insert(name)),
+                Met::Done => {
+                    self.known.insert(name);
+                    unread -= 1;
+                }
                 Met::Later => are_complete = false,
                 Met::Young => self.looks_left = self.looks_left.max(1),
             }
         }
+        self.note_progress(unread);
         self.has_unfinished = !are_complete;
+    }
+
+    /// Shows threads that wait for the reader that it goes on, and how much is left.
+    fn note_progress(&self, unread_files: usize) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+        self.context.processes.set_unread_files(unread_files);
     }
 
     fn is_new(&self, name: &OsString) -> bool {
