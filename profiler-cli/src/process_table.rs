@@ -40,10 +40,16 @@ fn lines(rows: &[Row]) -> Vec<String> {
     let widths = places.iter().map(|(_, name)| name.chars().count());
     let width = widths.max().unwrap_or(0).max("process".len());
     let with_bytes = rows.iter().any(|row| row.held_bytes.is_some());
-    let heads = HEADS.into_iter().chain(with_bytes.then_some("bytes"));
+    let with_time = rows.iter().any(|row| row.cpu_ms.is_some());
+    let further = [with_bytes.then_some("bytes"), with_time.then_some("cpu ms")];
+    let heads = HEADS.into_iter().chain(further.into_iter().flatten());
     let head = format!("{:<width$}{}  verdict", "process", columns(heads));
     let line = |(row, name): &(&Row, String)| {
-        let cells = cells(row);
+        let mut cells = cells(row);
+        if with_time {
+            let time = row.cpu_ms.map(|ms| format!("{ms:.1}"));
+            cells.push(time.unwrap_or_default());
+        }
         let cells = columns(cells.iter().map(String::as_str));
         format!("{name:<width$}{cells}  {}", plain(&verdict(row)))
     };
@@ -152,7 +158,11 @@ mod tests {
 
     #[test]
     fn the_columns_are_below_each_other_at_every_depth() {
-        let rows = [row("a", 1, None), row("a long name", 2, Some(1))];
+        let timed = Row {
+            cpu_ms: Some(1.5),
+            ..row("a long name", 2, Some(1))
+        };
+        let rows = [row("a", 1, None), timed];
         let ends = lines(&rows).into_iter().map(|line| {
             let at = line.find("verdict").or(line.find("complete"));
             at.unwrap()

@@ -21,6 +21,9 @@ use cost::{Cost, Costs, sum};
 use counts::Head;
 use functions::{Collection, Function, Functions};
 
+/// The name of the row of samples without a stack.
+const NO_STACK: &str = "(no stack)";
+
 /// The time by which functions are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Time {
@@ -50,9 +53,9 @@ struct Collected {
 impl ThreadSink for Collected {
     type Error = ReadError;
 
-    fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
-        self.heads.push(Head::of(thread));
-        self.functions.add(thread);
+    fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ReadError> {
+        self.heads.push(Head::of(thread, &survey.meta));
+        self.functions.add(thread, &survey.meta);
         Ok(())
     }
 }
@@ -134,10 +137,14 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
         Time::Cpu => cost.cpu,
         Time::Wall => cost.wall_ms(interval),
     };
+    let without_stack = functions.without_stack();
     let mut costs: Vec<(Function, Costs)> = functions
         .into_costs()
         .map(|(function, costs)| (function, sum(&costs)))
         .collect();
+    if amount(without_stack) > 0.0 {
+        costs.push(no_function(without_stack));
+    }
     costs.sort_by(|(name, one), (other_name, other)| {
         let by_cost = amount(other.own).total_cmp(&amount(one.own));
         by_cost
@@ -176,6 +183,19 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
         top: costs.into_iter().map(row).collect(),
         nameless: Vec::new(),
     }
+}
+
+/// The row of the samples without a stack.
+fn no_function(cost: Cost) -> (Function, Costs) {
+    let function = Function {
+        name: NO_STACK.to_owned(),
+        library: None,
+    };
+    let costs = Costs {
+        own: cost,
+        total: cost,
+    };
+    (function, costs)
 }
 
 #[cfg(test)]
