@@ -79,6 +79,8 @@ pub struct GatheringLog {
 pub struct ObservedTimeLog {
     /// What the system accounts to them, in microseconds.
     pub used_us: u64,
+    /// What is in samples, with or without stacks, in microseconds.
+    pub recorded_us: u64,
     /// What is in samples with stacks, in microseconds.
     pub sampled_us: u64,
 }
