@@ -43,6 +43,11 @@ int main(int count, char **words) {
     } else if (!strcmp(kind, "blocked")) {
         sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
         hot_function(ms);
+    } else if (!strcmp(kind, "masks")) {
+        sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1);
+        long end = cpu(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000;
+        while (cpu(CLOCK_THREAD_CPUTIME_ID) < end)
+            for (int i = 0; i < 1000; i++) { sigprocmask(SIG_BLOCK, &set, 0); signal(SIGUSR2, SIG_IGN); }
     } else if (!strcmp(kind, "killed")) {
         hot_function(ms); raise(SIGKILL);
     } else hot_function(ms);
@@ -285,5 +290,23 @@ fn processes_without_samples_are_in_the_total_and_have_their_time() -> anyhow::R
     let programs = rows.iter().filter(|row| row["name"] == "true");
     let with_time = programs.filter(|row| row["cpu_ms"].as_f64().is_some_and(|ms| ms > 0.0));
     assert_eq!(with_time.count(), 100, "{info}");
+    Ok(())
+}
+
+#[test]
+fn the_preloaded_library_is_in_no_stack() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let recorded = record(&place, &["masks", "300"])?;
+    let profile = recorded.profile()?;
+    let (inside, all) = in_program(&profile);
+    assert!(inside > 20 && inside * 10 >= all * 8, "{inside} of {all}");
+    let processes = profile.processes.iter();
+    for thread in processes.flat_map(|process| &process.threads) {
+        let of_library = thread
+            .samples
+            .of(|name| name.starts_with("libprofiler_observed"));
+        assert_eq!(of_library.0, 0, "{}", recorded.said());
+    }
     Ok(())
 }

@@ -22,6 +22,8 @@ const HEADS: [&str; 8] = [
 const STEP: usize = 2;
 /// The deepest level that is shown as such.
 const DEEPEST: usize = 16;
+/// The verdict on a process of which nothing is missing.
+const COMPLETE: &str = "complete";
 
 /// Prints a table of processes.
 pub(crate) fn print_table(rows: &[Row]) {
@@ -97,7 +99,8 @@ fn cells(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The verdict on a process, and when it has lived if another session records it.
+/// The verdict on a process, and when it has lived if another session records it. A process whose end
+/// is not known ran still when the profile was written.
 fn verdict(row: &Row) -> String {
     let verdict = row.verdict.clone();
     match (row.recorded_by_pid, row.began_ms, row.ended_ms) {
@@ -105,6 +108,7 @@ fn verdict(row: &Row) -> String {
             format!("{verdict}; it ran from {began:.1} ms to {ended:.1} ms")
         }
         (Some(_), Some(began), None) => format!("{verdict}; it ran from {began:.1} ms on"),
+        (None, Some(_), None) if verdict == COMPLETE => format!("{verdict}, still running"),
         _ => verdict,
     }
 }
@@ -182,5 +186,16 @@ mod tests {
         let told = "complete; it ran from 1.3 ms to 10.0 ms";
         assert_eq!(verdict(&other), told);
         assert_eq!(verdict(&row("sh", 1, None)), "complete");
+    }
+
+    #[test]
+    fn a_process_without_an_end_still_ran() {
+        let mut daemon = Row {
+            began_ms: Some(1.0),
+            ..row("daemon", 1, None)
+        };
+        assert_eq!(verdict(&daemon), "complete, still running");
+        daemon.ended_ms = Some(2.0);
+        assert_eq!(verdict(&daemon), "complete");
     }
 }

@@ -9,6 +9,7 @@ use crate::console::say;
 use crate::plain::plain;
 use crate::process_row::Row;
 use crate::process_table::print_table;
+use crate::profile::remarks::{Remark, grouped};
 
 /// The samples of a profile, and the functions in which they were taken.
 #[derive(Debug, Serialize)]
@@ -71,6 +72,9 @@ pub(crate) struct Report {
     /// The processor time of the processes that were observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) observed: Option<ObservedTimeLog>,
+    /// What processes have reported about data that is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) remarks: Vec<Remark>,
     /// Files that are not pools of the session, with the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) passed_over: BTreeMap<String, String>,
@@ -90,6 +94,9 @@ impl Report {
         }
         if let Some(time) = self.observed {
             say(&observed_sentence(time));
+        }
+        for line in grouped(&self.remarks) {
+            say(&plain(&line));
         }
         for pushed in &self.pushed {
             say(&pushed_sentence(pushed));

@@ -21,8 +21,8 @@ use crate::process_row::Row;
 pub(crate) struct Head {
     part: PartId,
     /// As in the file: a number or a text.
-    pid: String,
-    process_name: Option<String>,
+    pub(super) pid: String,
+    pub(super) process_name: Option<String>,
     is_main: bool,
     /// Its processor time in milliseconds. `None` if the profile's unit is no time.
     cpu_ms: Option<f64>,
@@ -32,11 +32,7 @@ impl Head {
     /// The data of a thread in the profile that `meta` describes.
     pub(crate) fn of(thread: &Thread<'_>, meta: &Meta) -> Self {
         let cost = |row| Cost::of_sample(thread.raw, row, meta.knows_first_cpu());
-        let used = || {
-            (0..thread.nodes.len())
-                .map(|row| cost(row).cpu)
-                .sum::<f64>()
-        };
+        let used = || (0..thread.nodes.len()).fold(0.0, |sum, row| sum + cost(row).cpu);
         let RawThread {
             pid, process_name, ..
         } = thread.raw;

@@ -8,6 +8,7 @@ pub(crate) mod blocks;
 pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod functions;
+pub(crate) mod remarks;
 
 use std::path::Path;
 
@@ -95,6 +96,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
     functions.finish(&survey.tables);
     let pushed = survey.pushed();
     let observed = survey.observed();
+    let remarks = remarks::remarks(&survey, &heads);
     let processes = counts::rows(&mut survey, heads);
     let Meta {
         profiling_start_time,
@@ -116,6 +118,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
         samples,
         pushed,
         observed,
+        remarks,
         ..Report::default()
     }
 }

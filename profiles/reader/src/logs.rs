@@ -19,6 +19,9 @@ pub struct Logs {
 pub struct ProfilingLog {
     /// The sum over all of its threads.
     pub total: Option<EntryTotals>,
+    /// What it has reported about data that is missing, in words.
+    #[serde(default)]
+    pub notices: Vec<String>,
 }
 
 /// Entry counts of a process.
