@@ -7,6 +7,7 @@ use anyhow::Context;
 use integration_tests::foreign::{Recorded, Workplace};
 use integration_tests::profile::Profile;
 use integration_tests::{own_process, programs, tools};
+use serde_json::Value;
 
 /// Uses processor time in a function, alone, in three threads or in four forked children, and prints
 /// how much the main process has used.
@@ -42,6 +43,11 @@ int main(int count, char **words) {
     } else if (!strcmp(kind, "blocked")) {
         sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
         hot_function(ms);
+    } else if (!strcmp(kind, "masks")) {
+        sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1);
+        long end = cpu(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000;
+        while (cpu(CLOCK_THREAD_CPUTIME_ID) < end)
+            for (int i = 0; i < 1000; i++) { sigprocmask(SIG_BLOCK, &set, 0); signal(SIGUSR2, SIG_IGN); }
     } else if (!strcmp(kind, "killed")) {
         hot_function(ms); raise(SIGKILL);
     } else hot_function(ms);
@@ -218,10 +224,7 @@ fn the_profile_states_how_much_of_the_time_is_in_samples() -> anyhow::Result<()>
     let place = Workplace::new()?;
     let recorded = record(&place, &["threads", "300"])?;
     let json = recorded.profile()?.json;
-    let log = json["profileGatheringLog"].as_object().context("no log")?;
-    let log = log.values().next().context("an empty log")?;
-    let time = |name: &str| log["observed"][name].as_u64().context("no time");
-    let (used, sampled) = (time("usedUs")?, time("sampledUs")?);
+    let (used, in_samples, with_stacks) = observed_us(&json)?;
     let own: u64 = String::from_utf8_lossy(&recorded.output.stdout)
         .trim()
         .parse()?;
@@ -231,12 +234,79 @@ fn the_profile_states_how_much_of_the_time_is_in_samples() -> anyhow::Result<()>
         "{used} of {own}"
     );
     assert!(
-        sampled * 100 >= used * 97 && sampled <= used,
-        "{sampled} of {used}"
+        with_stacks * 100 >= used * 97 && with_stacks <= in_samples && in_samples <= used,
+        "{with_stacks} and {in_samples} of {used}"
     );
+    assert!(in_meta(&json), "{}", json["meta"]["extra"]);
     let file = place.path().join("out.json");
     let text = tools::run(&[Path::new("info"), &file])?.out;
-    let sentence = "s of processor time that the observed processes used is in samples with stacks";
+    let sentence = "s of processor time that the observed processes used is in samples, ";
     assert!(text.contains(sentence), "{text}");
+    let spin = place.path().join("spin");
+    let spin = spin.to_str().context("a path")?;
+    let gecko = place.record_with(&["--format", "gecko"], &[spin, "alone", "20"])?;
+    let text = std::fs::read_to_string(&file)?;
+    assert!(in_meta(&serde_json::from_str(&text)?), "{}", gecko.said());
+    Ok(())
+}
+
+/// The processor time of the observed processes in microseconds, by the log: all, in samples, in
+/// samples with stacks.
+fn observed_us(profile: &Value) -> anyhow::Result<(u64, u64, u64)> {
+    let log = profile["profileGatheringLog"].as_object();
+    let log = log.and_then(|log| log.values().next());
+    let observed = &log.context("no log")?["observed"];
+    let time = |name: &str| observed[name].as_u64().context("no time");
+    Ok((time("usedUs")?, time("recordedUs")?, time("sampledUs")?))
+}
+
+/// Whether the properties of a profile state how much of the time is in samples.
+fn in_meta(profile: &Value) -> bool {
+    let sections = profile["meta"]["extra"].as_array().into_iter().flatten();
+    let mut entries = sections.filter_map(|section| section["entries"].as_array());
+    entries.any(|entries| {
+        let mut labels = entries.iter().map(|entry| &entry["label"]);
+        labels.any(|label| label == "In samples with stacks")
+    })
+}
+
+#[test]
+fn processes_without_samples_are_in_the_total_and_have_their_time() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let script = "for i in $(seq 100); do /bin/true; done";
+    let recorded = place.record(&["/bin/sh", "-c", script])?;
+    let (used, in_samples, _) = observed_us(&recorded.profile()?.json)?;
+    assert!(in_samples * 100 >= used * 98, "{in_samples} of {used}");
+    let info = tools::info(&place.path().join("out.json"))?;
+    let all_ms = info["samples"]["all_ms"].as_f64().context("no time")?;
+    let used_ms = used as f64 / 1e3;
+    assert!(
+        (all_ms - used_ms).abs() < used_ms * 0.05,
+        "{all_ms} of {used_ms}"
+    );
+    assert_eq!(info["samples"]["top"][0]["function"], "(no stack)");
+    let rows = info["processes"].as_array().context("no processes")?;
+    let programs = rows.iter().filter(|row| row["name"] == "true");
+    let with_time = programs.filter(|row| row["cpu_ms"].as_f64().is_some_and(|ms| ms > 0.0));
+    assert_eq!(with_time.count(), 100, "{info}");
+    Ok(())
+}
+
+#[test]
+fn the_preloaded_library_is_in_no_stack() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let recorded = record(&place, &["masks", "300"])?;
+    let profile = recorded.profile()?;
+    let (inside, all) = in_program(&profile);
+    assert!(inside > 20 && inside * 10 >= all * 8, "{inside} of {all}");
+    let processes = profile.processes.iter();
+    for thread in processes.flat_map(|process| &process.threads) {
+        let of_library = thread
+            .samples
+            .of(|name| name.starts_with("libprofiler_observed"));
+        assert_eq!(of_library.0, 0, "{}", recorded.said());
+    }
     Ok(())
 }

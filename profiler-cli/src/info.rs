@@ -77,6 +77,7 @@ fn of_pools(survey: Survey) -> Report {
         samples: None,
         pushed: Vec::new(),
         observed: None,
+        remarks: Vec::new(),
         range_ms: first
             .zip(last)
             .map(|(first, last)| (millis(first), millis(last))),

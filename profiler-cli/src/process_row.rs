@@ -31,6 +31,9 @@ pub(crate) struct Row {
     pub(crate) dropped: BTreeMap<String, u64>,
     pub(crate) unfinished: u64,
     pub(crate) verdict: String,
+    /// Its processor time in the samples of a profile, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_ms: Option<f64>,
     /// The process whose session records it, if that is another session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recorded_by_pid: Option<u64>,

@@ -22,6 +22,8 @@ const HEADS: [&str; 8] = [
 const STEP: usize = 2;
 /// The deepest level that is shown as such.
 const DEEPEST: usize = 16;
+/// The verdict on a process of which nothing is missing.
+const COMPLETE: &str = "complete";
 
 /// Prints a table of processes.
 pub(crate) fn print_table(rows: &[Row]) {
@@ -40,10 +42,16 @@ fn lines(rows: &[Row]) -> Vec<String> {
     let widths = places.iter().map(|(_, name)| name.chars().count());
     let width = widths.max().unwrap_or(0).max("process".len());
     let with_bytes = rows.iter().any(|row| row.held_bytes.is_some());
-    let heads = HEADS.into_iter().chain(with_bytes.then_some("bytes"));
+    let with_time = rows.iter().any(|row| row.cpu_ms.is_some());
+    let further = [with_bytes.then_some("bytes"), with_time.then_some("cpu ms")];
+    let heads = HEADS.into_iter().chain(further.into_iter().flatten());
     let head = format!("{:<width$}{}  verdict", "process", columns(heads));
     let line = |(row, name): &(&Row, String)| {
-        let cells = cells(row);
+        let mut cells = cells(row);
+        if with_time {
+            let time = row.cpu_ms.map(|ms| format!("{ms:.1}"));
+            cells.push(time.unwrap_or_default());
+        }
         let cells = columns(cells.iter().map(String::as_str));
         format!("{name:<width$}{cells}  {}", plain(&verdict(row)))
     };
@@ -91,7 +99,8 @@ fn cells(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The verdict on a process, and when it has lived if another session records it.
+/// The verdict on a process, and when it has lived if another session records it. A process whose end
+/// is not known ran still when the profile was written.
 fn verdict(row: &Row) -> String {
     let verdict = row.verdict.clone();
     match (row.recorded_by_pid, row.began_ms, row.ended_ms) {
@@ -99,6 +108,7 @@ fn verdict(row: &Row) -> String {
             format!("{verdict}; it ran from {began:.1} ms to {ended:.1} ms")
         }
         (Some(_), Some(began), None) => format!("{verdict}; it ran from {began:.1} ms on"),
+        (None, Some(_), None) if verdict == COMPLETE => format!("{verdict}, still running"),
         _ => verdict,
     }
 }
@@ -152,7 +162,11 @@ mod tests {
 
     #[test]
     fn the_columns_are_below_each_other_at_every_depth() {
-        let rows = [row("a", 1, None), row("a long name", 2, Some(1))];
+        let timed = Row {
+            cpu_ms: Some(1.5),
+            ..row("a long name", 2, Some(1))
+        };
+        let rows = [row("a", 1, None), timed];
         let ends = lines(&rows).into_iter().map(|line| {
             let at = line.find("verdict").or(line.find("complete"));
             at.unwrap()
@@ -172,5 +186,16 @@ mod tests {
         let told = "complete; it ran from 1.3 ms to 10.0 ms";
         assert_eq!(verdict(&other), told);
         assert_eq!(verdict(&row("sh", 1, None)), "complete");
+    }
+
+    #[test]
+    fn a_process_without_an_end_still_ran() {
+        let mut daemon = Row {
+            began_ms: Some(1.0),
+            ..row("daemon", 1, None)
+        };
+        assert_eq!(verdict(&daemon), "complete, still running");
+        daemon.ended_ms = Some(2.0);
+        assert_eq!(verdict(&daemon), "complete");
     }
 }

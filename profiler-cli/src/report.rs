@@ -9,6 +9,7 @@ use crate::console::say;
 use crate::plain::plain;
 use crate::process_row::Row;
 use crate::process_table::print_table;
+use crate::profile::remarks::{Remark, grouped};
 
 /// The samples of a profile, and the functions in which they were taken.
 #[derive(Debug, Serialize)]
@@ -71,6 +72,9 @@ pub(crate) struct Report {
     /// The processor time of the processes that were observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) observed: Option<ObservedTimeLog>,
+    /// What processes have reported about data that is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) remarks: Vec<Remark>,
     /// Files that are not pools of the session, with the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) passed_over: BTreeMap<String, String>,
@@ -91,6 +95,9 @@ impl Report {
         if let Some(time) = self.observed {
             say(&observed_sentence(time));
         }
+        for line in grouped(&self.remarks) {
+            say(&plain(&line));
+        }
         for pushed in &self.pushed {
             say(&pushed_sentence(pushed));
         }
@@ -104,14 +111,26 @@ impl Report {
 fn observed_sentence(time: ObservedTimeLog) -> String {
     let ObservedTimeLog {
         used_us,
+        recorded_us,
         sampled_us,
     } = time;
-    let percent = 100.0 * sampled_us as f64 / used_us.max(1) as f64;
+    // Rounded down: all only if nothing is missing.
+    let percent = |us: u64| us.saturating_mul(100) / used_us.max(1);
+    let used = seconds(used_us);
     format!(
-        "{percent:.0} % of the {:.1} s of processor time that the observed processes used is in \
-         samples with stacks",
-        used_us as f64 / 1e6
+        "{} % of the {used} of processor time that the observed processes used is in samples, \
+         {} % in samples with stacks",
+        percent(recorded_us),
+        percent(sampled_us)
     )
+}
+
+/// A time in seconds, or in milliseconds if it is short.
+fn seconds(us: u64) -> String {
+    if us < 100_000 {
+        return format!("{:.1} ms", us as f64 / 1e3);
+    }
+    format!("{:.1} s", us as f64 / 1e6)
 }
 
 /// What a destination had got at the time of the capture.
@@ -196,5 +215,27 @@ impl Samples {
                 "{own}  {total_ms:>12.1} {total_percent:>6.1}  {function}"
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_samples_and_time_in_samples_with_stacks_are_told_separately() {
+        let time = |used_us, recorded_us, sampled_us| {
+            observed_sentence(ObservedTimeLog {
+                used_us,
+                recorded_us,
+                sampled_us,
+            })
+        };
+        assert_eq!(
+            time(3_400_000, 3_399_999, 3_230_000),
+            "99 % of the 3.4 s of processor time that the observed processes used is in samples, \
+             95 % in samples with stacks"
+        );
+        assert!(time(38_000, 38_000, 0).starts_with("100 % of the 38.0 ms of"));
     }
 }

@@ -186,8 +186,8 @@ impl ThreadSink for Collected {
     type Error = ReadError;
     const WITH_MARKERS: bool = true;
 
-    fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
-        self.heads.push(Head::of(thread));
+    fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ReadError> {
+        self.heads.push(Head::of(thread, &survey.meta));
         let name = self.shown(thread.process);
         let process = self
             .processes
@@ -200,7 +200,7 @@ impl ThreadSink for Collected {
             });
         let id = (thread.part, thread.raw.pid.clone());
         process.ids.insert(id.clone());
-        process.functions.add(thread);
+        process.functions.add(thread, &survey.meta);
         let spans = process.spans.entry(id).or_default();
         process.markers.add(thread, spans);
         Ok(())

@@ -4,6 +4,12 @@
 
 use std::ops::{AddAssign, Mul};
 
+use profiler_reader::{RawThread, WeightType};
+
+/// Columns of the samples.
+const CPU: usize = 3;
+const WEIGHT: usize = 4;
+
 /// The cost of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
@@ -17,6 +23,29 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
+    /// The cost of a sample. The processor time of a thread's first sample counts only with
+    /// `knows_first_cpu`.
+    pub(super) fn of_sample(thread: &RawThread, row: usize, knows_first_cpu: bool) -> Self {
+        let samples = &thread.samples;
+        let number = |column| Some(samples.number(column, row)).filter(|number| number.is_finite());
+        let cpu = number(CPU).filter(|cpu| (row > 0 || knows_first_cpu) && *cpu > 0.0);
+        let cpu = cpu.unwrap_or(0.0);
+        let weight = number(WEIGHT).unwrap_or(1.0);
+        match samples.1 {
+            WeightType::Samples => Self {
+                samples: weight,
+                cpu,
+                ..Self::default()
+            },
+            WeightType::Milliseconds => Self {
+                samples: 1.0,
+                timed: 1.0,
+                timed_ms: weight,
+                cpu,
+            },
+        }
+    }
+
     /// Wall time in milliseconds; a sample without a duration lasts one interval.
     pub(crate) fn wall_ms(&self, interval_ms: f64) -> f64 {
         (self.samples - self.timed) * interval_ms + self.timed_ms

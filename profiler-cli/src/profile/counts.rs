@@ -3,15 +3,17 @@
 //! Called by [`super::read`] and by `profiler diff`. The rows come from `profileGatheringLog`,
 //! which lists the missing processes, too. A profile without that log (of a single process, or of
 //! another profiler) yields a row per process that it contains. Both formats have the same logs; in
-//! the processed format the outermost object has the logs of all processes.
+//! the processed format the outermost object has the logs of all processes. The processor time of a
+//! process is that of its threads in the profile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use profiler_reader::{
-    EntryTotals, GatheredProcess, Logs, Part, PartId, ProfilingLog, RawThread, Survey, Thread,
-    system_pid,
+    EntryTotals, GatheredProcess, Logs, Meta, Part, PartId, ProfilingLog, RawThread, Survey,
+    Thread, system_pid,
 };
 
+use super::cost::Cost;
 use crate::process_row::Row;
 
 /// A thread's data about its process.
@@ -19,13 +21,18 @@ use crate::process_row::Row;
 pub(crate) struct Head {
     part: PartId,
     /// As in the file: a number or a text.
-    pid: String,
-    process_name: Option<String>,
+    pub(super) pid: String,
+    pub(super) process_name: Option<String>,
     is_main: bool,
+    /// Its processor time in milliseconds. `None` if the profile's unit is no time.
+    cpu_ms: Option<f64>,
 }
 
 impl Head {
-    pub(crate) fn of(thread: &Thread<'_>) -> Self {
+    /// The data of a thread in the profile that `meta` describes.
+    pub(crate) fn of(thread: &Thread<'_>, meta: &Meta) -> Self {
+        let cost = |row| Cost::of_sample(thread.raw, row, meta.knows_first_cpu());
+        let used = || (0..thread.nodes.len()).fold(0.0, |sum, row| sum + cost(row).cpu);
         let RawThread {
             pid, process_name, ..
         } = thread.raw;
@@ -36,6 +43,7 @@ impl Head {
             pid,
             process_name,
             is_main: thread.raw.is_main(),
+            cpu_ms: meta.cpu_unit_ns().map(|ns| used() * ns / 1e6),
         }
     }
 
@@ -56,13 +64,10 @@ pub(crate) fn rows(survey: &mut Survey, threads: Vec<Head>) -> Vec<Row> {
         profiling,
         gathering,
     } = std::mem::take(&mut root.logs);
-    let logged = gathering
-        .into_values()
-        .flat_map(|log| log.processes)
-        .map(row_of_log);
-    let logged: Vec<Row> = logged.collect();
+    let logged = gathering.into_values().flat_map(|log| log.processes);
+    let logged: Vec<GatheredProcess> = logged.collect();
     if !logged.is_empty() {
-        return logged;
+        return rows_of_log(logged, threads);
     }
     if survey.meta.is_processed() {
         return rows_by_pid(threads, profiling);
@@ -77,6 +82,55 @@ pub(crate) fn rows(survey: &mut Survey, threads: Vec<Head>) -> Vec<Row> {
         )
     };
     parts.into_iter().enumerate().map(row).collect()
+}
+
+/// The rows of a log. Several programs of one process have the same order there and among the
+/// threads.
+fn rows_of_log(logged: Vec<GatheredProcess>, threads: Vec<Head>) -> Vec<Row> {
+    let mut times = times_by_pid(threads);
+    let row = |process: GatheredProcess| {
+        let programs = (process.threads > 0)
+            .then(|| times.get_mut(&process.pid_in_profile()))
+            .flatten();
+        let cpu_ms = programs.and_then(VecDeque::pop_front).flatten();
+        Row {
+            cpu_ms,
+            ..row_of_log(process)
+        }
+    };
+    logged.into_iter().map(row).collect()
+}
+
+/// The processor times of the programs of each process, by the number of its first program.
+fn times_by_pid(threads: Vec<Head>) -> HashMap<String, VecDeque<Option<f64>>> {
+    let mut programs: Vec<(String, Option<f64>)> = Vec::new();
+    let mut places: HashMap<(usize, String), usize> = HashMap::new();
+    for Head {
+        part, pid, cpu_ms, ..
+    } in threads
+    {
+        let place = *places
+            .entry((part.0, pid.clone()))
+            .or_insert(programs.len());
+        match programs.get_mut(place) {
+            Some((_, sum)) => *sum = sum.zip(cpu_ms).map(|(sum, more)| sum + more),
+            None => programs.push((pid, cpu_ms)),
+        }
+    }
+    let mut times: HashMap<String, VecDeque<Option<f64>>> = HashMap::new();
+    for (pid, cpu_ms) in programs {
+        let first = first_program(&pid).to_owned();
+        times.entry(first).or_default().push_back(cpu_ms);
+    }
+    times
+}
+
+/// The number of a process's first program: `HOST:12` for `HOST:12.1`.
+fn first_program(pid: &str) -> &str {
+    let host = pid.rfind(':').map_or(0, |colon| colon + 1);
+    let number = pid.get(host..).unwrap_or_default();
+    let length = number.find('.').unwrap_or(number.len());
+    pid.get(..host + length).unwrap_or(pid)
 }
 
 fn row_of_log(log: GatheredProcess) -> Row {
@@ -138,6 +192,7 @@ fn row_of(threads: &[Head], product: Option<String>) -> Row {
             .unwrap_or_default(),
         pid: main.map_or(0, Head::pid_number),
         threads: threads.len() as u64,
+        cpu_ms: threads.iter().map(|thread| thread.cpu_ms).sum(),
         verdict: "unknown".to_owned(),
         ..Row::default()
     }

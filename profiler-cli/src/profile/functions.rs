@@ -3,6 +3,7 @@
 //! Used by `profiler info` and `profiler diff`. A sample costs its thread one interval, and the
 //! processor time since the previous sample. This cost is the innermost function's own cost. It is
 //! added once to the total of every function on the stack, even if the function calls itself.
+//! Samples without a stack cost their thread the same, and no function.
 //! Invariant: memory grows with the samples in the file and their stacks, not with the numbers in
 //! the file.
 //!
@@ -14,14 +15,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use profiler_export::call_tree::CallTree;
 use profiler_reader as reading;
-use profiler_reader::{NodeId, RawThread, Tables, Thread, WeightType};
+use profiler_reader::{Meta, NodeId, Tables, Thread};
 
 use super::blocks::Blocks;
 use super::cost::{Cost, Costs};
-
-/// Columns of the samples.
-const CPU: usize = 3;
-const WEIGHT: usize = 4;
 
 /// A function and its library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,12 +40,13 @@ pub(crate) struct Collection {
 
 impl Collection {
     /// Adds the samples of a thread.
-    fn add(self, thread: &Thread<'_>, to: &mut StackCosts) {
+    fn add(self, thread: &Thread<'_>, meta: &Meta, to: &mut StackCosts) {
         to.begin(thread.tables);
+        let knows_first_cpu = meta.knows_first_cpu();
         let times = thread.raw.sample_times_ms();
         let mut last: Option<(StackInBlock, Cost)> = None;
         for (row, (stack, ms)) in thread.nodes.iter().zip(times).enumerate() {
-            let cost = cost_of(thread.raw, row);
+            let cost = Cost::of_sample(thread.raw, row, knows_first_cpu);
             self.blocks.divide(ms, cost, |block, cost| {
                 let place = (block, *stack);
                 // Samples in succession often have the same stack.
@@ -118,30 +116,6 @@ impl StackCosts {
     }
 }
 
-/// The cost of a sample.
-fn cost_of(thread: &RawThread, row: usize) -> Cost {
-    let samples = &thread.samples;
-    let number = |column| Some(samples.number(column, row)).filter(|number| number.is_finite());
-    // The first sample has no predecessor from which its processor time could be counted.
-    let cpu = number(CPU)
-        .filter(|cpu| row > 0 && *cpu > 0.0)
-        .unwrap_or(0.0);
-    let weight = number(WEIGHT).unwrap_or(1.0);
-    match samples.1 {
-        WeightType::Samples => Cost {
-            samples: weight,
-            cpu,
-            ..Cost::default()
-        },
-        WeightType::Milliseconds => Cost {
-            samples: 1.0,
-            timed: 1.0,
-            timed_ms: weight,
-            cpu,
-        },
-    }
-}
-
 /// The numbers of the functions in a table, as far as they are known.
 type Lookups<'l> = &'l mut [Option<usize>];
 
@@ -157,6 +131,8 @@ pub(crate) struct Functions {
     stacks: u64,
     /// The costs of all samples by block, including those without a stack.
     all: Vec<Cost>,
+    /// The costs of the samples without a stack.
+    without_stack: Cost,
     /// The costs of the stacks in the tables that threads share.
     shared: StackCosts,
     tree: CallTree<usize, Cost>,
@@ -172,19 +148,20 @@ impl Functions {
             last_stack: Vec::new(),
             stacks: 0,
             all: vec![Cost::default(); collection.blocks.count],
+            without_stack: Cost::default(),
             shared: StackCosts::default(),
             tree: CallTree::default(),
         }
     }
 
-    /// Adds the samples of a thread. All threads must be of the same profile.
-    pub(crate) fn add(&mut self, thread: &Thread<'_>) {
+    /// Adds the samples of a thread. All threads must be of the same profile, which `meta` describes.
+    pub(crate) fn add(&mut self, thread: &Thread<'_>, meta: &Meta) {
         if thread.has_own_tables {
             let mut stacks = StackCosts::default();
-            self.collection.add(thread, &mut stacks);
+            self.collection.add(thread, meta, &mut stacks);
             self.add_stacks(thread.tables, stacks);
         } else {
-            self.collection.add(thread, &mut self.shared);
+            self.collection.add(thread, meta, &mut self.shared);
         }
     }
 
@@ -210,6 +187,8 @@ impl Functions {
                 if self.collection.with_tree {
                     *of_all_blocks.entry(stack).or_default() += cost;
                 }
+            } else {
+                self.without_stack += cost;
             }
         }
         for (stack, cost) in of_all_blocks {
@@ -273,6 +252,11 @@ impl Functions {
     /// The costs of all samples by block, including those without a stack.
     pub(crate) fn all(&self) -> &[Cost] {
         &self.all
+    }
+
+    /// The cost of all samples without a stack.
+    pub(crate) const fn without_stack(&self) -> Cost {
+        self.without_stack
     }
 
     /// Takes the call tree, and the names of its functions by number. Empty unless it is collected.

@@ -8,6 +8,7 @@ pub(crate) mod blocks;
 pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod functions;
+pub(crate) mod remarks;
 
 use std::path::Path;
 
@@ -20,6 +21,9 @@ use blocks::Blocks;
 use cost::{Cost, Costs, sum};
 use counts::Head;
 use functions::{Collection, Function, Functions};
+
+/// The name of the row of samples without a stack.
+const NO_STACK: &str = "(no stack)";
 
 /// The time by which functions are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -50,9 +54,9 @@ struct Collected {
 impl ThreadSink for Collected {
     type Error = ReadError;
 
-    fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
-        self.heads.push(Head::of(thread));
-        self.functions.add(thread);
+    fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ReadError> {
+        self.heads.push(Head::of(thread, &survey.meta));
+        self.functions.add(thread, &survey.meta);
         Ok(())
     }
 }
@@ -92,6 +96,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
     functions.finish(&survey.tables);
     let pushed = survey.pushed();
     let observed = survey.observed();
+    let remarks = remarks::remarks(&survey, &heads);
     let processes = counts::rows(&mut survey, heads);
     let Meta {
         profiling_start_time,
@@ -113,6 +118,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
         samples,
         pushed,
         observed,
+        remarks,
         ..Report::default()
     }
 }
@@ -134,10 +140,14 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
         Time::Cpu => cost.cpu,
         Time::Wall => cost.wall_ms(interval),
     };
+    let without_stack = functions.without_stack();
     let mut costs: Vec<(Function, Costs)> = functions
         .into_costs()
         .map(|(function, costs)| (function, sum(&costs)))
         .collect();
+    if amount(without_stack) > 0.0 {
+        costs.push(no_function(without_stack));
+    }
     costs.sort_by(|(name, one), (other_name, other)| {
         let by_cost = amount(other.own).total_cmp(&amount(one.own));
         by_cost
@@ -176,6 +186,19 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
         top: costs.into_iter().map(row).collect(),
         nameless: Vec::new(),
     }
+}
+
+/// The row of the samples without a stack.
+fn no_function(cost: Cost) -> (Function, Costs) {
+    let function = Function {
+        name: NO_STACK.to_owned(),
+        library: None,
+    };
+    let costs = Costs {
+        own: cost,
+        total: cost,
+    };
+    (function, costs)
 }
 
 #[cfg(test)]

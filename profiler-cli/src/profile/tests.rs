@@ -195,7 +195,8 @@ fn a_function_that_calls_itself_is_counted_once() {
         let report = read_text(&text, ALL);
         assert_eq!(costs(&report, "1"), Some((1.0, 3.0, 0.0)));
         assert_eq!(costs(&report, "2"), Some((2.0, 2.0, 5.0)));
-        assert_eq!(report.samples.unwrap().top.len(), 2);
+        assert_eq!(costs(&report, NO_STACK), Some((1.0, 1.0, 7.0)));
+        assert_eq!(report.samples.unwrap().top.len(), 3);
     }
 }
 
@@ -245,4 +246,72 @@ fn stacks_far_down_a_shared_table_are_counted() {
         ),
         (1.0, 1.0)
     );
+}
+
+/// A profile of this profiler, in the processed format: two programs of one process, of which the
+/// second one has a single sample, without a stack.
+fn of_programs() -> String {
+    let thread = |pid: &str, samples: &str| {
+        format!(
+            r#"{{"name":"main","processName":"p","pid":"{pid}","tid":2,"samples":{{{samples}}}}}"#
+        )
+    };
+    let first = thread(
+        "2",
+        r#""stack":[0,null],"threadCPUDelta":[3000000,1000000]"#,
+    );
+    let second = thread("2.1", r#""stack":[null],"threadCPUDelta":[6000000]"#);
+    let row = |name: &str, threads: u32| {
+        format!(
+            r#"{{"name":"{name}","pid":2,"verdict":"complete","threads":{threads},"recorded":0,
+            "delivered":0,"evicted":0,"unfinished":0,"dropped":{{}}}}"#
+        )
+    };
+    let rows = [row("one", 1), row("lost", 0), row("two", 1)].join(",");
+    format!(
+        r#"{{"meta":{{"preprocessedProfileVersion":66,"startUnixNs":5,
+        "sampleUnits":{{"threadCPUDelta":"ns"}}}},"threads":[{first},{second}],
+        "profileGatheringLog":{{"1":{{"processes":[{rows}]}}}},
+        "shared":{{"stackTable":{{"frame":[0],"prefix":[null]}},"frameTable":{{"func":[0]}},
+        "funcTable":{{"name":[0]}},"stringArray":["f"]}}}}"#
+    )
+}
+
+#[test]
+fn processor_time_without_a_stack_is_a_row_and_in_the_total() {
+    let report = read_text(&of_programs(), ALL);
+    let expected = [("(no stack)", 70.0, 70.0), ("f", 30.0, 30.0)];
+    assert_eq!(rows(&report), expected);
+    assert_eq!(report.samples.unwrap().all_ms, 10.0);
+}
+
+#[test]
+fn every_program_has_its_own_processor_time() {
+    let report = read_text(&of_programs(), ALL);
+    let times = report
+        .processes
+        .iter()
+        .map(|row| (row.name.as_str(), row.cpu_ms));
+    let expected = [("one", Some(4.0)), ("lost", None), ("two", Some(6.0))];
+    assert_eq!(times.collect::<Vec<_>>(), expected);
+    let merged = of_programs()
+        .replace(r#""pid":"2"#, r#""pid":"db:2"#)
+        .replace(r#""pid":2,"#, r#""pid":2,"host":"db","#);
+    let report = read_text(&merged, ALL);
+    assert_eq!(report.processes[2].cpu_ms, Some(6.0));
+}
+
+#[test]
+fn the_first_processor_time_of_a_thread_counts_only_in_profiles_of_this_profiler() {
+    let other = of_programs().replace(r#""startUnixNs":5,"#, "");
+    let samples = read_text(&other, ALL).samples.unwrap();
+    assert_eq!(samples.all_ms, 1.0);
+}
+
+#[test]
+fn the_remarks_of_processes_are_told_with_their_names() {
+    let log = r#""profilingLog":{"2.1":{"notices":["it has a filter"]},"3":{}},"shared":"#;
+    let report = read_text(&of_programs().replace(r#""shared":"#, log), ALL);
+    let lines = remarks::grouped(&report.remarks);
+    assert_eq!(lines, ["p (2.1): it has a filter"]);
 }

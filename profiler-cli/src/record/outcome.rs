@@ -1,7 +1,9 @@
 //! What `profiler record` prints at its end.
 
+use std::collections::BTreeMap;
+
 use profiler_parent::core::ids::ProcessId;
-use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict};
+use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict, Why};
 
 use crate::console::tell;
 use crate::plain::plain;
@@ -60,6 +62,11 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
         "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
         report.bytes
     ));
+    let verdicts = report.processes.iter().filter(|one| one.pid != program);
+    let verdicts = verdicts.map(|one| (one.name.as_str(), &one.verdict));
+    if let Some(told) = unrecorded(verdicts) {
+        tell(&format!("profiler: {}", plain(&told)));
+    }
     for process in report
         .processes
         .iter()
@@ -67,7 +74,7 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
     {
         // A process that ended regularly needs no message.
         let why = process.verdict.why();
-        let is_orderly = why.is_none_or(profiler_parent::Why::is_orderly);
+        let is_orderly = why.is_none_or(Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
             tell(&format!(
                 "profiler: {} is {}",
@@ -75,5 +82,61 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
                 process.verdict
             ));
         }
+    }
+}
+
+/// How many of these processes were not recorded, and why most of them were not. `None` if all were
+/// recorded, or have nothing to show.
+fn unrecorded<'a>(verdicts: impl Iterator<Item = (&'a str, &'a Verdict)>) -> Option<String> {
+    let mut first = None;
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, verdict) in verdicts {
+        let Verdict::Missing { why } = verdict else {
+            continue;
+        };
+        let reason = match why {
+            Why::Unprofiled { message } => message,
+            Why::NeverConnected => "it never connected",
+            _ => continue,
+        };
+        first.get_or_insert(name);
+        *reasons.entry(reason).or_default() += 1;
+    }
+    let all: usize = reasons.values().sum();
+    let (reason, count) = reasons.into_iter().max_by_key(|(_, count)| *count)?;
+    let why = match (all, count) {
+        (1, _) => format!("{} was not recorded: {reason}", first?),
+        (all, count) if all == count => format!("{all} processes were not recorded: {reason}"),
+        (all, count) => format!("{all} processes were not recorded, {count} of them: {reason}"),
+    };
+    Some(format!("{why} (see `profiler info`)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_frequent_reason_of_processes_that_were_not_recorded_is_told() {
+        let missing = |message: &str| Verdict::Missing {
+            why: Why::Unprofiled {
+                message: message.to_owned(),
+            },
+        };
+        let (is_static, cleared) = (missing("it is static"), missing("it was cleared"));
+        let told = |all: &[&Verdict]| unrecorded(all.iter().map(|verdict| ("sh", *verdict)));
+        let short = Verdict::Missing {
+            why: Why::RecordedNothing,
+        };
+        assert_eq!(told(&[&Verdict::Complete, &short]), None);
+        let one = "sh was not recorded: it is static (see `profiler info`)";
+        assert_eq!(told(&[&is_static, &short]).as_deref(), Some(one));
+        let all = "2 processes were not recorded: it is static (see `profiler info`)";
+        assert_eq!(told(&[&is_static, &is_static]).as_deref(), Some(all));
+        let most = "3 processes were not recorded, 2 of them: it was cleared (see `profiler info`)";
+        assert_eq!(
+            told(&[&cleared, &is_static, &cleared]).as_deref(),
+            Some(most)
+        );
     }
 }

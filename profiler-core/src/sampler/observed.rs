@@ -34,6 +34,8 @@ use crate::sys::native::memory::OwnMemory;
 use crate::sys::native::tasks::Wait;
 use crate::time::Timestamp;
 
+/// The file name of the library that is preloaded to observe a program.
+const OBSERVING_LIBRARY: &str = "libprofiler_observed.so";
 /// The most files whose tables are kept.
 const MAX_FILES: usize = 4096;
 /// The most files of one process.
@@ -205,6 +207,8 @@ pub struct ObservedProcess {
     samples: SampleWriter,
     loaded: Vec<(LoadedFile, DefinitionId, Option<Arc<FileTables>>)>,
     snapshot: Snapshot,
+    /// The library that lets this process observe it, whose frames are left out.
+    observing: Option<DefinitionId>,
     /// Whether a stack had an address in no known file.
     has_met_unknown: bool,
 }
@@ -218,6 +222,7 @@ impl ObservedProcess {
             writer,
             loaded: Vec::new(),
             snapshot: Snapshot::new(Vec::new(), (0, 0)),
+            observing: None,
             has_met_unknown: false,
         }
     }
@@ -248,6 +253,11 @@ impl ObservedProcess {
             );
             self.loaded.push(entry);
         }
+        let mut loaded = self.loaded.iter();
+        let observing = loaded.find(|(file, ..)| is_observing_library(&file.path));
+        self.observing = observing
+            .map(|(_, number, _)| *number)
+            .filter(|number| *number != DefinitionId::NONE);
         let placed = self
             .loaded
             .iter()
@@ -361,7 +371,12 @@ impl ObservedProcess {
         let first = files.frames.len().saturating_sub(walked.len);
         files.plain.clear();
         let frames = files.frames.get(first..).unwrap_or_default();
-        files.plain.extend(frames.iter().map(|(frame, _)| *frame));
+        let frames = frames.iter().map(|(frame, _)| *frame);
+        let is_shown = |frame: &Frame| match frame {
+            Frame::Code(file, _) => Some(*file) != self.observing,
+            _ => true,
+        };
+        files.plain.extend(frames.filter(is_shown));
         let sample = Sample {
             at,
             cpu_ns: Some(cpu_ns),
@@ -426,6 +441,12 @@ impl ObservedProcess {
         self.samples
             .add_sample(&mut self.writer, thread, &sample, span)
     }
+}
+
+/// Whether a file is the library that is preloaded to observe a program: what it does in place of a
+/// function of the C library is shown as done by the caller.
+fn is_observing_library(path: &str) -> bool {
+    path.rsplit('/').next() == Some(OBSERVING_LIBRARY)
 }
 
 fn bias(file: &LoadedFile, tables: &FileTables) -> u64 {

@@ -176,8 +176,10 @@ pub struct ObservedThreads {
     is_part: bool,
     is_refused: bool,
     gone: GoneRows,
-    /// Processor time of samples without stacks, and of threads while nothing was recorded.
-    accounted_ns: u64,
+    /// Processor time that looks have recorded without stacks.
+    stackless_ns: u64,
+    /// Processor time of threads while nothing was recorded.
+    skipped_ns: u64,
 }
 
 impl ObservedThreads {
@@ -214,15 +216,22 @@ impl ObservedThreads {
             is_part: false,
             is_refused: false,
             gone: GoneRows::default(),
-            accounted_ns: 0,
+            stackless_ns: 0,
+            skipped_ns: 0,
         }
     }
 
-    /// The processor time that looks have recorded without stacks, or left out because nothing was
-    /// recorded at that time, in nanoseconds.
+    /// The processor time that looks have recorded without stacks, in nanoseconds.
     #[must_use]
-    pub const fn accounted_ns(&self) -> u64 {
-        self.accounted_ns
+    pub const fn stackless_ns(&self) -> u64 {
+        self.stackless_ns
+    }
+
+    /// The processor time that looks have left out because nothing was recorded at that time, in
+    /// nanoseconds.
+    #[must_use]
+    pub const fn skipped_ns(&self) -> u64 {
+        self.skipped_ns
     }
 
     /// Notes what the process's clock says.
@@ -445,7 +454,7 @@ impl ObservedThreads {
         }
         self.is_part = budget.is_spent();
         self.is_refused |= self.taken.is_refused;
-        self.accounted_ns = self.accounted_ns.saturating_add(self.taken.skipped_ns);
+        self.skipped_ns = self.skipped_ns.saturating_add(self.taken.skipped_ns);
         self.needs_look = all
             .values()
             .any(|thread| !thread.waits.was_seen_since(since));
@@ -465,7 +474,7 @@ impl ObservedThreads {
         let since = self.clock.since;
         let mut all = self.threads.all.values();
         self.needs_look = all.any(|thread| !thread.waits.was_seen_since(since));
-        self.accounted_ns = self.accounted_ns.saturating_add(recorded);
+        self.stackless_ns = self.stackless_ns.saturating_add(recorded);
         self.pause();
     }
 
@@ -532,7 +541,7 @@ impl ObservedThreads {
         let is_little = thread.unrecorded_ns() < self.times.interval_ns / 2;
         if !thread.is_sampled && !is_little && !thread.is_after_pause {
             let used = add_time(process, (tid, thread), at, self.times);
-            self.accounted_ns = self.accounted_ns.saturating_add(used);
+            self.stackless_ns = self.stackless_ns.saturating_add(used);
         }
     }
 

@@ -448,7 +448,14 @@ fn finish(
     log.write(parent.pid, &processes, &mut json);
     json.finish().map_err(failed)?;
     written
-        .close(sources.time.clock(), spec, subject, shown, out)
+        .close(
+            sources.time.clock(),
+            spec,
+            subject,
+            &log.sections(),
+            shown,
+            out,
+        )
         .map_err(failed)?;
     Ok(processes)
 }

@@ -9,6 +9,7 @@ use std::io::Write;
 use profiler_core::ids::ProcessId;
 use profiler_core::session::EntryCounts;
 use profiler_core::time::{TimeConverter, Timestamp};
+use profiler_gecko::model::MetaSection;
 use profiler_json::JsonWriter;
 
 use super::CapturedProcess;
@@ -66,6 +67,22 @@ impl GatheringLog {
         self.observed = time.filter(|time| time.used_ns >= SHORTEST_NS);
     }
 
+    /// The same for people, to be shown with the properties of the profile.
+    pub(crate) fn sections(&self) -> Vec<MetaSection> {
+        let of_time = |time: ObservedTime| MetaSection {
+            label: "Observed processes",
+            rows: vec![
+                ("Processor time", millis(time.used_ns)),
+                ("In samples", percent(time.recorded_ns, time.used_ns)),
+                (
+                    "In samples with stacks",
+                    percent(time.sampled_ns, time.used_ns),
+                ),
+            ],
+        };
+        self.observed.map(of_time).into_iter().collect()
+    }
+
     /// Writes the key `profileGatheringLog` and its object.
     pub(crate) fn write<W: Write>(
         &self,
@@ -103,6 +120,7 @@ impl GatheringLog {
         if let Some(time) = self.observed {
             out.entry_object("observed", |out| {
                 out.entry_u64("usedUs", time.used_ns / 1000);
+                out.entry_u64("recordedUs", time.recorded_ns / 1000);
                 out.entry_u64("sampledUs", time.sampled_ns / 1000);
             });
         }
@@ -110,6 +128,15 @@ impl GatheringLog {
         out.end_object();
         out.end_object();
     }
+}
+
+fn millis(ns: u64) -> String {
+    format!("{} ms", ns / 1_000_000)
+}
+
+/// A share in percent, rounded down: all only if nothing is missing.
+fn percent(part: u64, whole: u64) -> String {
+    format!("{} %", part.saturating_mul(100) / whole.max(1))
 }
 
 fn write_process<W: Write>(
@@ -184,6 +211,27 @@ mod tests {
     use profiler_core::time::{Anchor, ClockKind, MonotonicNs};
 
     use super::*;
+
+    #[test]
+    fn the_share_of_the_time_in_samples_is_a_property_of_the_profile() {
+        let start = Anchor::take();
+        let mut log = GatheringLog::new(TimeConverter::new(ClockKind::Monotonic, start, start));
+        log.note_observed(Some(ObservedTime {
+            used_ns: SHORTEST_NS - 1,
+            ..ObservedTime::default()
+        }));
+        assert_eq!(log.sections(), [], "too short for a statement");
+        log.note_observed(Some(ObservedTime {
+            used_ns: 1_000_000_000,
+            recorded_ns: 989_999_999,
+            sampled_ns: 700_000_000,
+        }));
+        let [section] = &log.sections()[..] else {
+            panic!("one section")
+        };
+        let values = section.rows.iter().map(|(_, value)| value.as_str());
+        assert_eq!(values.collect::<Vec<_>>(), ["1000 ms", "98 %", "70 %"]);
+    }
 
     #[test]
     fn a_reset_cycle_counter_is_logged() {

@@ -15,6 +15,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::time::SessionClock;
 use profiler_gecko::gecko::{IncompleteProcess, LateMarkers, ProcessPart};
+use profiler_gecko::model::MetaSection;
 use profiler_gecko::{
     CancelFlag, FailureLatch, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
     ProfileSubject, ProgressCell, ShownRange,
@@ -81,12 +82,13 @@ impl Written {
         copy_remaining(&mut self.spool, out)
     }
 
-    /// Ends the profile with `meta`.
+    /// Ends the profile with `meta`, which shows these `sections`.
     pub(crate) fn close(
         &self,
         clock: SessionClock,
         spec: &ProfileSpec,
         subject: Option<&ProfileSubject>,
+        sections: &[MetaSection],
         shown: ShownRange,
         out: &mut impl Write,
     ) -> io::Result<()> {
@@ -97,7 +99,7 @@ impl Written {
             clock,
             ..ProcessPart::new(&self.reader, &self.snapshot, spec, &self.role, &latch)
         };
-        part.close(&mut json, subject, shown);
+        part.close(&mut json, subject, sections, shown);
         json.finish().map(|_| ())
     }
 }

@@ -1,7 +1,8 @@
-//! How much of the processor time of the observed processes is in samples with stacks.
+//! How much of the processor time of the observed processes is in samples, and in samples with
+//! stacks.
 //!
 //! Part of the [`ProcessTable`]. The reader of observed programs adds it up, and captures write it
-//! into the profile's log.
+//! into the profile's log and its `meta`.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -13,16 +14,19 @@ use super::ProcessTable;
 pub(crate) struct ObservedTime {
     /// What the system accounts to them.
     pub(crate) used_ns: u64,
+    /// What is in samples, with or without stacks.
+    pub(crate) recorded_ns: u64,
     /// What is in samples with stacks.
     pub(crate) sampled_ns: u64,
 }
 
 impl ObservedTime {
-    /// The sum of both.
+    /// The sums of both.
     #[cfg(feature = "observed")]
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             used_ns: self.used_ns.saturating_add(other.used_ns),
+            recorded_ns: self.recorded_ns.saturating_add(other.recorded_ns),
             sampled_ns: self.sampled_ns.saturating_add(other.sampled_ns),
         }
     }

@@ -7,7 +7,8 @@ use profiler_core::internal::reader::Definitions;
 use profiler_core::session::{Features, SampleSource, SessionParams};
 use profiler_core::time::SessionClock;
 use profiler_gecko::model::{
-    ProcessModel, SchemaFormat, write_host, write_session, write_shown_range, write_start,
+    MetaSection, ProcessModel, SchemaFormat, write_host, write_session, write_shown_range,
+    write_start,
 };
 use profiler_gecko::{ProfileSpec, ShownRange};
 use profiler_json::GECKO_VERSION;
@@ -29,6 +30,8 @@ pub(super) struct Meta<'a> {
     pub(super) is_symbolicated: bool,
     /// The command line, if it is to be shown.
     pub(super) arguments: Option<&'a str>,
+    /// Further properties, which viewers show.
+    pub(super) sections: &'a [MetaSection],
     /// Whether all frames are code, or all are labels.
     pub(super) has_one_stack_type: bool,
     /// The source of the samples, of the first process that has any.
@@ -57,7 +60,7 @@ impl Meta<'_> {
         out.entry_millis_ns("interval", i64::try_from(params.interval_ns).ok());
         write_start(&self.clock, out);
         if let Some(root) = &self.root {
-            write_host(root, out);
+            write_host(root, self.sections, out);
         }
         write_shown_range(self.shown, capture_ns, limits, out);
         out.entry_u64("processType", 0);

@@ -208,7 +208,8 @@ impl WrittenProcess<'_> {
         written: &Written,
         out: &mut JsonWriter<W>,
     ) -> EntryCounts {
-        write_log(&self.model, self.pid, &written.deliveries, &[], out)
+        let notices = self.model.snapshot.definitions.notices();
+        write_log(&self.model, self.pid, &written.deliveries, notices, out)
     }
 }
 

@@ -9,7 +9,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::time::{SessionClock, TimeConverter, Timestamp, UnixNs};
-use profiler_gecko::model::{IncompleteProcess, ProcessModel, SlowRunMarker};
+use profiler_gecko::model::{IncompleteProcess, MetaSection, ProcessModel, SlowRunMarker};
 use profiler_gecko::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_json::JsonWriter;
 use profiler_sys::OwnFile;
@@ -40,6 +40,7 @@ pub(crate) struct ProcessedProfile<'a> {
     window: Window,
     detail: TickDetail,
     arguments: Option<String>,
+    sections: Vec<MetaSection>,
     shared: ProfileTables,
     members: Vec<Member<'a>>,
     on_writing: OnWriting<'a>,
@@ -75,6 +76,7 @@ impl<'a> ProcessedProfile<'a> {
             window,
             detail: TickDetail::default(),
             arguments: None,
+            sections: Vec::new(),
             shared: ProfileTables::new(processes),
             members: Vec::new(),
             on_writing: Box::new(|_, _, _| {}),
@@ -103,6 +105,11 @@ impl<'a> ProcessedProfile<'a> {
     pub(crate) fn arguments(mut self, arguments: Option<String>) -> Self {
         self.arguments = arguments;
         self
+    }
+
+    /// Shows these properties of the profile.
+    pub(crate) fn show_sections(&mut self, sections: Vec<MetaSection>) {
+        self.sections = sections;
     }
 
     /// Whether no process was added yet.
@@ -408,6 +415,7 @@ impl<'a> ProcessedProfile<'a> {
                 .collect(),
             visible: &self.visible(),
             arguments: self.arguments.as_deref(),
+            sections: &self.sections,
             sample_source: self
                 .members
                 .iter()

@@ -200,7 +200,7 @@ impl<'a, W: Write> Merge<'a, W> {
         self.log.write(root.pid, &processes, &mut json);
         json.finish().map_err(failed)?;
         written
-            .close(self.survey.clock, &self.spec, None, self.shown, out)
+            .close(self.survey.clock, &self.spec, None, &[], self.shown, out)
             .map_err(failed)?;
         Ok((processes, self.passed_over))
     }

@@ -287,7 +287,7 @@ fn children_are_below_the_root_and_use_its_time_line() {
         .unwrap()
         .shown;
     out.end_array();
-    part(&root).close(&mut out, None, shown);
+    part(&root).close(&mut out, None, &[], shown);
     let profile: Value = serde_json::from_slice(&out.finish().unwrap()).unwrap();
     let child = &profile["processes"][0];
     assert_eq!(child["meta"]["startTime"], profile["meta"]["startTime"]);

@@ -19,6 +19,9 @@ pub struct Logs {
 pub struct ProfilingLog {
     /// The sum over all of its threads.
     pub total: Option<EntryTotals>,
+    /// What it has reported about data that is missing, in words.
+    #[serde(default)]
+    pub notices: Vec<String>,
 }
 
 /// Entry counts of a process.
@@ -79,6 +82,8 @@ pub struct GatheringLog {
 pub struct ObservedTimeLog {
     /// What the system accounts to them, in microseconds.
     pub used_us: u64,
+    /// What is in samples, with or without stacks, in microseconds.
+    pub recorded_us: u64,
     /// What is in samples with stacks, in microseconds.
     pub sampled_us: u64,
 }

@@ -113,6 +113,14 @@ impl Meta {
         }
     }
 
+    /// Whether the processor time of a thread's first sample is known to be the time since the
+    /// thread's start, or since an earlier sample that the profile does not contain. So it is in
+    /// profiles of this profiler, which alone state their start in nanoseconds. In others, it may
+    /// be any number.
+    pub fn knows_first_cpu(&self) -> bool {
+        self.start_unix_ns.is_some()
+    }
+
     /// Whether the profile is in the processed format.
     pub fn is_processed(&self) -> bool {
         self.preprocessed_profile_version.is_some()

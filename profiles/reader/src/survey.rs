@@ -91,6 +91,7 @@ impl Survey {
         let times = logs.filter_map(|log| log.observed);
         times.reduce(|one, other| ObservedTimeLog {
             used_us: one.used_us.saturating_add(other.used_us),
+            recorded_us: one.recorded_us.saturating_add(other.recorded_us),
             sampled_us: one.sampled_us.saturating_add(other.sampled_us),
         })
     }

@@ -61,7 +61,7 @@ pub(super) struct ObservedProgram {
     updates: Arc<Mutex<ManagerUpdate>>,
     /// The processor time of the process when this program began.
     base_ns: u64,
-    /// The processor time in samples.
+    /// The processor time in samples of the program, and at its end what is in no such sample.
     recorded_ns: u64,
     /// The processor time in samples with stacks.
     sampled_ns: u64,
@@ -330,11 +330,19 @@ impl ObservedProgram {
     /// The processor time of the program, if the clock of its process shows `clock_ns`.
     pub(super) fn time(&self, clock_ns: Option<u64>) -> ObservedTime {
         let used_ns = clock_ns.map_or(0, |clock_ns| clock_ns.saturating_sub(self.base_ns));
-        let known_ns = self.recorded_ns.saturating_add(self.discarded_ns);
+        let recorded_ns = self.recorded_ns.saturating_add(self.threads.stackless_ns());
+        let left_out_ns = self.left_out_ns();
+        let known_ns = recorded_ns.saturating_add(left_out_ns);
         ObservedTime {
-            used_ns: used_ns.max(known_ns).saturating_sub(self.discarded_ns),
+            used_ns: used_ns.max(known_ns).saturating_sub(left_out_ns),
+            recorded_ns,
             sampled_ns: self.sampled_ns,
         }
+    }
+
+    /// The processor time that is known and not to be recorded.
+    const fn left_out_ns(&self) -> u64 {
+        self.discarded_ns.saturating_add(self.threads.skipped_ns())
     }
 
     /// Records what the program used besides its samples, ends its pool, and removes its file.
@@ -358,13 +366,14 @@ impl ObservedProgram {
         let ended_cpu_ns = is_orderly.then_some(header.ended_cpu_ns);
         self.threads
             .end(&mut self.process, (at, ended_cpu_ns), discard);
-        let accounted = self.threads.accounted_ns();
-        let known = [self.recorded_ns, self.discarded_ns, accounted];
+        let stackless = self.threads.stackless_ns();
+        let known = [self.recorded_ns, self.left_out_ns(), stackless];
         let rest = known.into_iter().fold(used, u64::saturating_sub);
         if is_orderly && rest > 0 && !discard && self.threads.wants_rest() {
             let main = ThreadId::new(u64::from(self.pid.get()));
             let ticks = ticks(rest, self.interval_ns);
             self.process.add_time(main, at, rest, ticks);
+            self.recorded_ns = self.recorded_ns.saturating_add(rest);
         }
         let told = is_orderly.then_some(used);
         for remark in remarks(&header, self.sampled_ns, told) {

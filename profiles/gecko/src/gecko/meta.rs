@@ -6,7 +6,8 @@
 use std::io::Write;
 
 use crate::model::{
-    ProcessModel, SchemaFormat, write_host, write_session, write_shown_range, write_start,
+    MetaSection, ProcessModel, SchemaFormat, write_host, write_session, write_shown_range,
+    write_start,
 };
 use crate::{ProfileSubject, ShownRange};
 use profiler_core::session::{Features, SessionParams};
@@ -14,10 +15,11 @@ use profiler_json::GECKO_VERSION;
 use profiler_json::JsonWriter;
 
 /// Writes `meta`, with the shown range if this is the root. `subject` is what the profile is about,
-/// if not this process.
+/// if not this process, and `sections` are further properties of the root.
 pub(super) fn write<W: Write>(
     process: &ProcessModel<'_>,
     subject: Option<&ProfileSubject>,
+    sections: &[MetaSection],
     shown: ShownRange,
     out: &mut JsonWriter<W>,
 ) {
@@ -33,7 +35,7 @@ pub(super) fn write<W: Write>(
     write_start(&process.clock, out);
     out.entry_millis_ns("shutdownTime", process.ended.map(|at| process.ns(at)));
     if process.role.is_root {
-        write_host(process, out);
+        write_host(process, sections, out);
         write_shown_range(shown, process.capture_ns(), process.limits(), out);
     }
     out.entry_u64("processType", u64::from(!process.role.is_root));

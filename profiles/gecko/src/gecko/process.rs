@@ -10,7 +10,7 @@ use super::libs::Libs;
 use super::threads::Threads;
 use super::{meta, process_tables};
 use crate::failure::{Failure, FailureLatch};
-use crate::model::{IncompleteProcess, MarkerPlans, ProcessModel, write_pauses};
+use crate::model::{IncompleteProcess, MarkerPlans, MetaSection, ProcessModel, write_pauses};
 use crate::progress::ProgressLogger;
 use crate::{ProcessRole, ProcessSummary, ProfileSpec, ProfileSubject, ShownRange};
 use profiler_core::internal::reader::{ByteSource, PoolReader, ReadError, Snapshot};
@@ -103,7 +103,7 @@ impl<'a, S: ByteSource> ProcessPart<'a, S> {
     ) -> Result<ProcessSummary, Failure> {
         let summary = self.write_open(out, progress)?;
         out.entry_list("processes", [], |(), _| {});
-        self.close(out, None, summary.shown);
+        self.close(out, None, &[], summary.shown);
         Ok(summary)
     }
 
@@ -175,15 +175,16 @@ impl<'a, S: ByteSource> ProcessPart<'a, S> {
     }
 
     /// Ends an object that [`ProcessPart::write_open`] began. `subject` is what the profile is
-    /// about, if not this process. `shown` is the sum of the ranges in the summaries of all
-    /// processes.
+    /// about, if not this process, and `sections` are further properties of the profile. `shown` is
+    /// the sum of the ranges in the summaries of all processes.
     pub fn close<W: Write>(
         &self,
         out: &mut JsonWriter<W>,
         subject: Option<&ProfileSubject>,
+        sections: &[MetaSection],
         shown: ShownRange,
     ) {
-        meta::write(&self.process().model, subject, shown, out);
+        meta::write(&self.process().model, subject, sections, shown, out);
         out.end_object();
     }
 

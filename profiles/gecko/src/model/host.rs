@@ -1,11 +1,11 @@
 //! The machine on which a profile was recorded, and how exactly its start is known in wall time.
 //!
 //! Both formats write it into `meta` of the root: `hosts` for programs, with one entry, and `extra`
-//! for people, which viewers show with the other properties of the profile. `profiler merge` aligns
-//! profiles of several machines by these keys. Written once per capture, by the process that
-//! writes the whole profile. Invariants: clocks are compared only in the boot in which the session
-//! has recorded; a pool of another boot, which may be that of another machine, gets no host name;
-//! all captures of a session state the same start.
+//! for people, with the sections of the writer; viewers show it with the other properties of the
+//! profile. `profiler merge` aligns profiles of several machines by these keys. Written once per
+//! capture, by the process that writes the whole profile. Invariants: clocks are compared only in
+//! the boot in which the session has recorded; a pool of another boot, which may be that of another
+//! machine, gets no host name; all captures of a session state the same start.
 //!
 //! ```text
 //! start of the session:  wall time S, line s
@@ -18,6 +18,7 @@ use std::panic::catch_unwind;
 
 use sysinfo::System;
 
+use super::meta::MetaSection;
 use super::process::ProcessModel;
 use profiler_core::ids::BootId;
 use profiler_core::internal::sys;
@@ -131,22 +132,16 @@ impl Host {
         out.end_object();
     }
 
-    fn write_section<W: Write>(&self, out: &mut JsonWriter<W>) {
+    fn section(&self) -> MetaSection {
         let clock = self.clocks.map(|clocks| clocks.told());
         let rows = [("Host name", self.name.clone()), ("Wall clock", clock)];
         let rows = rows
             .into_iter()
             .filter_map(|(label, text)| Some((label, text?)));
-        out.begin_object();
-        out.entry_str("label", "Host");
-        out.entry_list("entries", rows, |(label, text), out| {
-            out.begin_object();
-            out.entry_str("label", label);
-            out.entry_str("format", "string");
-            out.entry_str("value", &text);
-            out.end_object();
-        });
-        out.end_object();
+        MetaSection {
+            label: "Host",
+            rows: rows.collect(),
+        }
     }
 }
 
@@ -162,11 +157,18 @@ fn own_name() -> String {
     name.unwrap_or_default()
 }
 
-/// Writes the keys `hosts` and `extra` of the root's `meta`.
-pub fn write_host<W: Write>(process: &ProcessModel<'_>, out: &mut JsonWriter<W>) {
+/// Writes the keys `hosts` and `extra` of the root's `meta`. `extra` has the section of the host
+/// and these.
+pub fn write_host<W: Write>(
+    process: &ProcessModel<'_>,
+    sections: &[MetaSection],
+    out: &mut JsonWriter<W>,
+) {
     let host = Host::of(process);
     out.entry_list("hosts", [&host], Host::write);
-    out.entry_list("extra", [&host], Host::write_section);
+    let of_host = host.section();
+    let all = std::iter::once(&of_host).chain(sections);
+    out.entry_list("extra", all, MetaSection::write);
 }
 
 #[cfg(test)]
@@ -222,7 +224,7 @@ mod tests {
         let mut out = JsonWriter::new(Vec::new());
         out.begin_array();
         elsewhere.write(&mut out);
-        elsewhere.write_section(&mut out);
+        elsewhere.section().write(&mut out);
         out.end_array();
         let written = String::from_utf8(out.finish().unwrap()).unwrap();
         assert_eq!(written, r#"[{},{"label":"Host","entries":[]}]"#);

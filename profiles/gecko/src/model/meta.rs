@@ -18,6 +18,31 @@ use profiler_json::JsonWriter;
 /// timestamp would compress all other data to a point.
 const MARGIN_NS: i64 = 60_000_000_000;
 
+/// Properties of a profile that viewers show under a title.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaSection {
+    /// The title.
+    pub label: &'static str,
+    /// The names of the properties, and their values.
+    pub rows: Vec<(&'static str, String)>,
+}
+
+impl MetaSection {
+    /// Writes it as an element of the list `extra`.
+    pub(super) fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
+        out.begin_object();
+        out.entry_str("label", self.label);
+        out.entry_list("entries", &self.rows, |(label, text), out| {
+            out.begin_object();
+            out.entry_str("label", label);
+            out.entry_str("format", "string");
+            out.entry_str("value", text);
+            out.end_object();
+        });
+        out.end_object();
+    }
+}
+
 /// Writes when the session started.
 pub fn write_start<W: Write>(clock: &SessionClock, out: &mut JsonWriter<W>) {
     out.entry_millis_ns("startTime", i64::try_from(clock.start_unix.0).ok());

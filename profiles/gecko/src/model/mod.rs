@@ -37,7 +37,7 @@ pub use level::LevelUnit;
 pub use losses::{Delivery, LostEntries, OwnMarker, entry_counts, write_log};
 pub use marker_plans::MarkerPlans;
 pub use marker_rows::{MarkerSites, MarkerTimes, ResolvedMarker, TextTable, write_marker_time};
-pub use meta::{SchemaFormat, write_session, write_shown_range, write_start};
+pub use meta::{MetaSection, SchemaFormat, write_session, write_shown_range, write_start};
 pub use open_spans::{OpenSpans, SpanKey};
 pub use owners::{Place, ThreadOwners};
 pub use process::ProcessModel;

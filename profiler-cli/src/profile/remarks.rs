@@ -1,0 +1,131 @@
+//! What processes have reported about data that is missing: a share of time without stacks, a filter
+//! of system calls, threads without a timer.
+//!
+//! Read by [`super::read`] from the logs of the processes, and printed by `profiler info`. Remarks
+//! that differ in their numbers only are one line.
+
+use std::collections::HashMap;
+
+use profiler_reader::Survey;
+use serde::Serialize;
+
+use super::counts::Head;
+
+/// The most remarks of a kind that have a line each.
+const MAX_LINES: usize = 2;
+/// The most kinds of remarks that are printed.
+const MAX_KINDS: usize = 12;
+
+/// A remark of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Remark {
+    /// The name of the process.
+    pub(crate) process: String,
+    /// Its number in the profile.
+    pub(crate) pid: String,
+    pub(crate) text: String,
+}
+
+/// The remarks of all processes.
+pub(super) fn remarks(survey: &Survey, threads: &[Head]) -> Vec<Remark> {
+    let named = threads.iter().filter_map(|thread| {
+        let name = thread.process_name.as_deref()?;
+        Some((thread.pid.as_str(), name))
+    });
+    let names: HashMap<&str, &str> = named.collect();
+    let parts = survey.parts.iter();
+    let logs = parts.flat_map(|part| &part.logs.profiling);
+    let of_log = |(pid, text): (&String, &String)| Remark {
+        process: names.get(pid.as_str()).copied().unwrap_or("?").to_owned(),
+        pid: pid.clone(),
+        text: text.clone(),
+    };
+    let all = logs.flat_map(|(pid, log)| log.notices.iter().map(move |text| (pid, text)));
+    all.map(of_log).collect()
+}
+
+/// The lines for these remarks: the most frequent kind first.
+pub(crate) fn grouped(remarks: &[Remark]) -> Vec<String> {
+    let mut kinds: Vec<(String, Vec<&Remark>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for remark in remarks {
+        let kind = without_numbers(&remark.text);
+        let place = *places.entry(kind.clone()).or_insert(kinds.len());
+        match kinds.get_mut(place) {
+            Some((_, same)) => same.push(remark),
+            None => kinds.push((kind, vec![remark])),
+        }
+    }
+    kinds.sort_by_key(|(_, same)| std::cmp::Reverse(same.len()));
+    let further = kinds.len().saturating_sub(MAX_KINDS);
+    let shown = kinds.iter().take(MAX_KINDS);
+    let mut lines: Vec<String> = shown.flat_map(|(_, same)| lines_of_kind(same)).collect();
+    if further > 0 {
+        lines.push(format!(
+            "{further} further kinds of remarks (--json has all)"
+        ));
+    }
+    lines
+}
+
+fn lines_of_kind(same: &[&Remark]) -> Vec<String> {
+    let line = |remark: &Remark| format!("{} ({}): {}", remark.process, remark.pid, remark.text);
+    match same {
+        [first, further @ ..] if further.len() >= MAX_LINES => {
+            vec![format!("{}, and {} more alike", line(first), further.len())]
+        }
+        few => few.iter().map(|remark| line(remark)).collect(),
+    }
+}
+
+/// A text with one sign in place of each number.
+fn without_numbers(text: &str) -> String {
+    let mut kind = String::new();
+    for letter in text.chars() {
+        match letter {
+            '0'..='9' if kind.ends_with('#') => {}
+            '0'..='9' => kind.push('#'),
+            other => kind.push(other),
+        }
+    }
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remark(pid: u32, text: &str) -> Remark {
+        Remark {
+            process: "cc".to_owned(),
+            pid: pid.to_string(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn remarks_that_differ_in_numbers_only_are_one_line_if_they_are_many() {
+        let few = [remark(1, "5 % of 30 ms"), remark(2, "70 % of 9 ms")];
+        let lines = ["cc (1): 5 % of 30 ms", "cc (2): 70 % of 9 ms"];
+        assert_eq!(grouped(&few), lines);
+        let many = [
+            remark(9, "a filter"),
+            remark(1, "5 % of 30 ms"),
+            remark(2, "70 % of 9 ms"),
+            remark(3, "7 % of 100 ms"),
+        ];
+        let lines = ["cc (1): 5 % of 30 ms, and 2 more alike", "cc (9): a filter"];
+        assert_eq!(grouped(&many), lines);
+    }
+
+    #[test]
+    fn the_number_of_lines_is_limited() {
+        let words = [
+            "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n",
+        ];
+        let all: Vec<Remark> = words.iter().map(|word| remark(1, word)).collect();
+        let lines = grouped(&all);
+        assert_eq!(lines.len(), MAX_KINDS + 1);
+        assert!(lines[MAX_KINDS].starts_with("2 further kinds"), "{lines:?}");
+    }
+}
