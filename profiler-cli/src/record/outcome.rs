@@ -62,6 +62,13 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
         "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
         report.bytes
     ));
+    if report.unread_programs > 0 {
+        tell(&format!(
+            "profiler: {} more programs are not in the profile: what they recorded was not read in \
+             time",
+            report.unread_programs
+        ));
+    }
     let verdicts = report.processes.iter().filter(|one| one.pid != program);
     let verdicts = verdicts.map(|one| (one.name.as_str(), &one.verdict));
     if let Some(told) = unrecorded(verdicts) {

@@ -131,6 +131,7 @@ pub(super) fn run(
     gathering.log.note_pushes(&sources.pushes);
     let observed = sources.processes.observed_time();
     gathering.log.note_observed(observed);
+    gathering.log.note_unread(sources.processes.unread_files());
     let Gathering {
         parts,
         log,

@@ -62,6 +62,16 @@ impl GatheringLog {
         losses.into_iter().for_each(|losses| self.note(losses));
     }
 
+    /// Notes how many programs have left data that the session has not read.
+    pub(crate) fn note_unread(&mut self, programs: u64) {
+        if programs > 0 {
+            self.note(format!(
+                "{programs} programs are not in this profile: the session has not read their files \
+                 in time"
+            ));
+        }
+    }
+
     /// Notes how much of the processor time of the observed processes is in samples.
     pub(crate) fn note_observed(&mut self, time: Option<ObservedTime>) {
         self.observed = time.filter(|time| time.used_ns >= SHORTEST_NS);

@@ -206,6 +206,9 @@ pub struct CaptureReport {
     /// ordinary recordings are within these bounds; texts exceed them if most markers have unique
     /// texts.
     pub left_out: Vec<String>,
+    /// The observed programs that are not in the profile, because the session has not read what they
+    /// recorded in time. The profile's log says so, too.
+    pub unread_programs: u64,
 }
 
 /// The file format of a profile.
@@ -453,6 +456,7 @@ impl Capture {
             bytes,
             processes,
             left_out,
+            unread_programs: self.sources.processes.unread_files(),
         })
     }
 }
