@@ -25,6 +25,7 @@ mod push;
 mod record;
 mod recover;
 mod redirect;
+mod remarks;
 mod report;
 mod signals;
 mod top;

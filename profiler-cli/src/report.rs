@@ -9,7 +9,7 @@ use crate::console::say;
 use crate::plain::plain;
 use crate::process_row::Row;
 use crate::process_table::print_table;
-use crate::profile::remarks::{Remark, grouped};
+use crate::remarks::{Remark, grouped};
 
 /// The samples of a profile, and the functions in which they were taken.
 #[derive(Debug, Serialize)]

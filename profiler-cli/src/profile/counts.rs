@@ -15,14 +15,15 @@ use profiler_reader::{
 
 use super::cost::Cost;
 use crate::process_row::Row;
+use crate::remarks::Remark;
 
 /// A thread's data about its process.
 #[derive(Debug)]
 pub(crate) struct Head {
     part: PartId,
     /// As in the file: a number or a text.
-    pub(super) pid: String,
-    pub(super) process_name: Option<String>,
+    pid: String,
+    process_name: Option<String>,
     is_main: bool,
     /// Its processor time in milliseconds. `None` if the profile's unit is no time.
     cpu_ms: Option<f64>,
@@ -209,4 +210,22 @@ fn with_totals(row: Row, totals: Option<EntryTotals>) -> Row {
         dropped: totals.into_dropped(),
         ..row
     }
+}
+
+/// What processes have reported about data that is missing.
+pub(super) fn remarks(survey: &Survey, threads: &[Head]) -> Vec<Remark> {
+    let named = threads.iter().filter_map(|thread| {
+        let name = thread.process_name.as_deref()?;
+        Some((thread.pid.as_str(), name))
+    });
+    let names: HashMap<&str, &str> = named.collect();
+    let parts = survey.parts.iter();
+    let logs = parts.flat_map(|part| &part.logs.profiling);
+    let of_log = |(pid, text): (&String, &String)| Remark {
+        process: names.get(pid.as_str()).copied().unwrap_or("?").to_owned(),
+        pid: pid.clone(),
+        text: text.clone(),
+    };
+    let all = logs.flat_map(|(pid, log)| log.notices.iter().map(move |text| (pid, text)));
+    all.map(of_log).collect()
 }

@@ -8,7 +8,6 @@ pub(crate) mod blocks;
 pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod functions;
-pub(crate) mod remarks;
 
 use std::path::Path;
 
@@ -96,7 +95,7 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
     functions.finish(&survey.tables);
     let pushed = survey.pushed();
     let observed = survey.observed();
-    let remarks = remarks::remarks(&survey, &heads);
+    let remarks = counts::remarks(&survey, &heads);
     let processes = counts::rows(&mut survey, heads);
     let Meta {
         profiling_start_time,

@@ -312,6 +312,6 @@ fn the_first_processor_time_of_a_thread_counts_only_in_profiles_of_this_profiler
 fn the_remarks_of_processes_are_told_with_their_names() {
     let log = r#""profilingLog":{"2.1":{"notices":["it has a filter"]},"3":{}},"shared":"#;
     let report = read_text(&of_programs().replace(r#""shared":"#, log), ALL);
-    let lines = remarks::grouped(&report.remarks);
+    let lines = crate::remarks::grouped(&report.remarks);
     assert_eq!(lines, ["p (2.1): it has a filter"]);
 }

@@ -1,15 +1,12 @@
 //! What processes have reported about data that is missing: a share of time without stacks, a filter
 //! of system calls, threads without a timer.
 //!
-//! Read by [`super::read`] from the logs of the processes, and printed by `profiler info`. Remarks
-//! that differ in their numbers only are one line.
+//! `profile` reads them from the logs of the processes, and `profiler info` prints them. Remarks that
+//! differ in their numbers only are one line.
 
 use std::collections::HashMap;
 
-use profiler_reader::Survey;
 use serde::Serialize;
-
-use super::counts::Head;
 
 /// The most remarks of a kind that have a line each.
 const MAX_LINES: usize = 2;
@@ -24,24 +21,6 @@ pub(crate) struct Remark {
     /// Its number in the profile.
     pub(crate) pid: String,
     pub(crate) text: String,
-}
-
-/// The remarks of all processes.
-pub(super) fn remarks(survey: &Survey, threads: &[Head]) -> Vec<Remark> {
-    let named = threads.iter().filter_map(|thread| {
-        let name = thread.process_name.as_deref()?;
-        Some((thread.pid.as_str(), name))
-    });
-    let names: HashMap<&str, &str> = named.collect();
-    let parts = survey.parts.iter();
-    let logs = parts.flat_map(|part| &part.logs.profiling);
-    let of_log = |(pid, text): (&String, &String)| Remark {
-        process: names.get(pid.as_str()).copied().unwrap_or("?").to_owned(),
-        pid: pid.clone(),
-        text: text.clone(),
-    };
-    let all = logs.flat_map(|(pid, log)| log.notices.iter().map(move |text| (pid, text)));
-    all.map(of_log).collect()
 }
 
 /// The lines for these remarks: the most frequent kind first.
