@@ -498,8 +498,9 @@ mod tests {
         assert_ne!(start, libc::MAP_FAILED);
         let words = page / 8;
         for number in [0, 2] {
-            // SAFETY: pages of this test's own mapping.
-            unsafe { start.cast::<u64>().add(number * words).write_volatile(7) };
+            let word = start.cast::<u64>().wrapping_add(number * words);
+            // SAFETY: in a page of this test's own mapping.
+            unsafe { word.write_volatile(7) };
         }
         let memory = OtherMemory::of(&open_own());
         let mut room = vec![1_u64; 4 * words];
