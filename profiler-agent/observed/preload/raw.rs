@@ -135,6 +135,12 @@ impl Clock {
 
 /// A limit of the process; the highest number if it has none.
 pub(crate) fn limit_of_process(resource: usize) -> u64 {
+    let [soft, _] = limits_of_process(resource);
+    soft
+}
+
+/// The soft and the hard limit of the process on this resource.
+pub(crate) fn limits_of_process(resource: usize) -> [u64; 2] {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes two words into a local array of that size.
     unsafe {
@@ -143,8 +149,7 @@ pub(crate) fn limit_of_process(resource: usize) -> u64 {
             [0, resource, 0, (&raw mut limit).addr(), 0, 0],
         );
     }
-    let [soft, _] = limit;
-    soft
+    limit
 }
 
 /// The number of the process, as it sees itself.

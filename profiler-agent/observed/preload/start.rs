@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn begin(
     }
     forks::follow();
     // Above the arguments there are no frames.
-    let stack = ThreadStack::of_usual_size(arguments.expose_provenance());
+    let stack = ThreadStack::of_main_thread(arguments.expose_provenance());
     recording::begin(stack, Clock::PROCESS.now_ns());
     unblock();
     // The first process of a PID namespace may be the root of a sandbox.

@@ -12,7 +12,9 @@ use core::sync::atomic::{
 
 use crate::layout::{MAX_ROWS, Notes, PAGE, ROWS_PER_PAGE, row_at};
 use crate::process::{self, FilterState};
-use crate::raw::{Call, Clock, call, call3, limit_of_process, process_id, thread_id};
+use crate::raw::{
+    Call, Clock, call, call3, limit_of_process, limits_of_process, process_id, thread_id,
+};
 
 /// The value of [`OwnRow::timer`] without a timer; all zeros, so the rows take no memory at first.
 const NO_TIMER: i32 = 0;
@@ -135,14 +137,29 @@ pub(crate) struct ThreadStack {
 }
 
 impl ThreadStack {
-    /// A stack with this upper end whose size the system limits: that of a main thread, and of
-    /// threads for which the program chooses no size.
+    /// The stack of the main thread, with this upper end, when the program begins. The program may
+    /// raise its limit up to the hard limit.
+    pub(crate) fn of_main_thread(top: usize) -> Self {
+        let [soft, hard] = limits_of_process(RLIMIT_STACK);
+        USUAL_STACK.store(within_bounds(soft), Ordering::Relaxed);
+        let bytes = within_bounds(hard);
+        Self { top, bytes }
+    }
+
+    /// The stack of a thread for which the program chooses no size. Calls no system function.
     pub(crate) fn of_usual_size(top: usize) -> Self {
-        let limit = usize::try_from(limit_of_process(RLIMIT_STACK)).unwrap_or(usize::MAX);
-        let bytes = limit.clamp(LEAST_USUAL_STACK, MOST_USUAL_STACK);
+        let bytes = USUAL_STACK.load(Ordering::Relaxed);
         Self { top, bytes }
     }
 }
+
+fn within_bounds(limit: u64) -> usize {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    limit.clamp(LEAST_USUAL_STACK, MOST_USUAL_STACK)
+}
+
+/// The size of stacks that was usual when the program began: the C library reads the limit then.
+static USUAL_STACK: AtomicUsize = AtomicUsize::new(LEAST_USUAL_STACK);
 
 const RLIMIT_STACK: usize = 3;
 /// The C libraries choose at most this if there is no limit.

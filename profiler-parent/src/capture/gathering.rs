@@ -131,7 +131,9 @@ pub(super) fn run(
     gathering.log.note_pushes(&sources.pushes);
     let observed = sources.processes.observed_time();
     gathering.log.note_observed(observed);
-    gathering.log.note_unread(sources.processes.unread_files());
+    gathering
+        .log
+        .note_unread(sources.processes.missed_arrivals());
     let Gathering {
         parts,
         log,

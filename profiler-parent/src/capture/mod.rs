@@ -456,7 +456,7 @@ impl Capture {
             bytes,
             processes,
             left_out,
-            unread_programs: self.sources.processes.unread_files(),
+            unread_programs: self.sources.processes.missed_arrivals(),
         })
     }
 }

@@ -112,7 +112,7 @@ pub(super) fn run(
     participants::note_overdrawn(table, &mut log);
     log.note_pushes(&sources.pushes);
     log.note_observed(table.observed_time());
-    log.note_unread(table.unread_files());
+    log.note_unread(table.missed_arrivals());
     profile.show_sections(log.sections());
     let incomplete = incomplete(table, &settled, spec.later.ticks);
     let mut processes = Vec::new();

@@ -3,13 +3,15 @@
 //! Part of the [`ProcessTable`]. The threads that meet such processes set a function for the wait.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::ProcessTable;
 
-/// Waits until all processes are in the table that have arrived.
+/// Waits until all processes are in the table that have arrived. Returns the number of those that
+/// are not.
 #[derive(Clone)]
-pub(super) struct Arrivals(Arc<dyn Fn() + Send + Sync>);
+pub(super) struct Arrivals(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl fmt::Debug for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,11 +34,12 @@ pub(crate) enum ArrivalSource {
 }
 
 impl ProcessTable {
-    /// Sets a function that [`Self::await_arrivals`] calls. It waits for a limited time.
+    /// Sets a function that [`Self::await_arrivals`] calls. It waits for a limited time, and returns
+    /// the number of processes that have arrived and are not in the table.
     pub(crate) fn set_arrivals(
         &self,
         source: ArrivalSource,
-        wait: impl Fn() + Send + Sync + 'static,
+        wait: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
         self.clear_arrivals(source);
         let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,8 +57,12 @@ impl ProcessTable {
     pub(crate) fn await_arrivals(&self) {
         let arrivals = self.arrivals.lock();
         let arrivals = arrivals.unwrap_or_else(PoisonError::into_inner).clone();
-        for (_, Arrivals(wait)) in arrivals {
-            wait();
-        }
+        let missed = arrivals.iter().map(|(_, Arrivals(wait))| wait());
+        self.missed_arrivals.store(missed.sum(), Ordering::Relaxed);
+    }
+
+    /// The processes that had arrived at the last wait and were not in the table after it.
+    pub(crate) fn missed_arrivals(&self) -> u64 {
+        self.missed_arrivals.load(Ordering::Relaxed)
     }
 }

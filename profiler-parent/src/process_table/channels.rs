@@ -14,7 +14,7 @@ use super::tracked_process::Handing;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::controller::ProcessFigures;
 use crate::generated_code::ProcessFiles;
-use crate::sys::{ProcessFacts, ProgramImage};
+use crate::sys::{ProcessFacts, ProgramImage, facts_of};
 
 impl ProcessTable {
     /// Notes the hello of a process. `files` and `facts` are what the system says about it. Returns
@@ -62,9 +62,10 @@ impl ProcessTable {
     pub(crate) fn observe_spawned(
         &self,
         pid: ProcessId,
+        parent: Option<ProcessId>,
         program: &str,
     ) -> Option<(PoolId, Arc<OwnFile>)> {
-        self.claim_spawned(pid, |process| {
+        self.claim_spawned(pid, parent, |process| {
             process.said_hello = true;
             process.is_observed = true;
             process.state = ProcessState::Connected;
@@ -98,7 +99,8 @@ impl ProcessTable {
         pid: ProcessId,
         image: Option<ProgramImage>,
     ) -> Option<(PoolId, Arc<OwnFile>)> {
-        self.claim_spawned(pid, |process| {
+        let parent = facts_of(pid).map(|facts| facts.parent);
+        self.claim_spawned(pid, parent, |process| {
             process.image = image;
             process.is_trusted = false;
         })
@@ -107,10 +109,11 @@ impl ProcessTable {
     fn claim_spawned(
         &self,
         pid: ProcessId,
+        #[cfg_attr(not(feature = "observed"), allow(unused_variables))] parent: Option<ProcessId>,
         change: impl FnOnce(&mut TrackedProcess),
     ) -> Option<(PoolId, Arc<OwnFile>)> {
         #[cfg(feature = "observed")]
-        self.await_spawned(pid);
+        self.await_spawned(pid, parent);
         if !self.awaiting.contains(pid) {
             return None;
         }

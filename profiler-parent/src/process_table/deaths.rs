@@ -39,17 +39,24 @@ pub(crate) struct FinalGroups {
 }
 
 impl ProcessTable {
-    /// Notes the end of a process. Returns whether its recording ends with it. If it has executed
-    /// another program, it does not: its entry is that of an earlier program.
+    /// Notes the end of a process. Returns whether its recording ends with it: not if it has ended
+    /// before, or the entry is that of an earlier program of the process.
     pub(crate) fn note_exit(&self, key: PoolId, status: Option<ExitStatus>) -> bool {
         self.end_earlier_programs(key, status);
-        let has_executed = self.change(key, |process| {
-            if process.has_executed {
+        let has_ended = self.change(key, |process| {
+            let has_ended = process.has_executed || process.is_over();
+            if has_ended {
                 process.note_later_exit(status);
             }
-            process.has_executed
+            has_ended
         });
-        has_executed == Some(false)
+        has_ended == Some(false)
+    }
+
+    /// Whether the recording of a process has ended.
+    #[cfg(feature = "observed")]
+    pub(crate) fn is_over(&self, key: PoolId) -> bool {
+        self.lock().get(&key).is_some_and(TrackedProcess::is_over)
     }
 
     /// Notes the end of a process without its consequences, when no supervisor runs.

@@ -77,6 +77,7 @@ pub(crate) struct ProcessTable {
     awaiting: PidSet,
     /// The files of observed programs that are not read yet.
     unread_files: AtomicU64,
+    missed_arrivals: AtomicU64,
     /// The number of processes that are being spawned without resources.
     #[cfg(feature = "observed")]
     spawning: AtomicUsize,

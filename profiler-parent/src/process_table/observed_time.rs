@@ -6,6 +6,7 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::ProcessTable;
 
@@ -42,13 +43,16 @@ impl ProcessTable {
 
     /// Notes how many files of observed programs there are that are not read yet.
     #[cfg(feature = "observed")]
-    pub(crate) fn set_unread_files(&self, number: usize) {
-        self.unread_files.store(number as u64, Ordering::Relaxed);
+    pub(crate) fn set_unread_files(&self, number: u64) {
+        self.unread_files.store(number, Ordering::Relaxed);
     }
 
-    /// The files of observed programs that are not read yet.
-    pub(crate) fn unread_files(&self) -> u64 {
-        self.unread_files.load(Ordering::Relaxed)
+    /// Waits, for a short time, while there are files of observed programs that are not read yet.
+    pub(crate) fn await_reader(&self) {
+        let mut pauses = 0..20;
+        while self.unread_files.load(Ordering::Relaxed) > 0 && pauses.next().is_some() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The time of all observed processes; `None` if none was observed.

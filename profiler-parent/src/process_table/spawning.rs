@@ -12,7 +12,6 @@ use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys;
 
 use super::ProcessTable;
-use crate::sys::facts_of;
 
 /// How long a process is waited for: far longer than a spawn takes on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -28,12 +27,12 @@ impl ProcessTable {
         Spawning(self)
     }
 
-    /// Waits until a process is in the table, if it may be one that is being spawned.
-    pub(super) fn await_spawned(&self, pid: ProcessId) {
+    /// Waits until a process is in the table, if it may be one that is being spawned. `parent` is
+    /// the process that has started it, if that is known.
+    pub(super) fn await_spawned(&self, pid: ProcessId, parent: Option<ProcessId>) {
         let is_spawning = || self.spawning.load(Ordering::Relaxed) > 0;
-        // A process that has ended shows no parent.
-        let is_of_another = || facts_of(pid).is_some_and(|facts| facts.parent != sys::process_id());
-        if !is_spawning() || is_of_another() {
+        let is_of_another = parent.is_some_and(|parent| parent != sys::process_id());
+        if !is_spawning() || is_of_another || self.awaiting.contains(pid) {
             return;
         }
         let waited = self
@@ -77,13 +76,20 @@ mod tests {
     #[test]
     fn a_process_that_is_being_spawned_is_waited_for_and_another_one_is_not() {
         let table = Arc::new(ProcessTable::default());
-        table.await_spawned(PID); // no process is being spawned: it returns
+        let own = Some(sys::process_id());
+        table.await_spawned(PID, own); // no process is being spawned: it returns
         let spawning = table.begin_spawn();
+        table.await_spawned(PID, Some(PID)); // of another process: it returns
         let waiting = Arc::clone(&table);
+        let (sender, waits) = crossbeam_channel::bounded(0);
         let waiter = std::thread::spawn(move || {
-            waiting.await_spawned(PID);
+            let _ = sender.send(());
+            waiting.await_spawned(PID, own);
             waiting.lock().len()
         });
+        assert!(waits.recv().is_ok());
+        std::thread::sleep(PATIENCE / 4);
+        assert!(!waiter.is_finished(), "it does not wait");
         add(&table);
         drop(spawning);
         assert_eq!(waiter.join().ok(), Some(1));

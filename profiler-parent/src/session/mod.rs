@@ -229,10 +229,8 @@ impl Session {
     /// Every call keeps some hundred bytes for the life of the session.
     pub fn list_unprofiled(&self, process: UnprofiledProcess) -> bool {
         let start = start_of(process.pid);
-        if self.processes.unread_files() > 0 {
-            // One of them may be that of the process.
-            self.processes.await_arrivals();
-        }
+        // One of the unread files may be that of the process.
+        self.processes.await_reader();
         let key = profiler_core::internal::pool::new_id();
         key.is_ok_and(|key| self.processes.list_unprofiled(key, process, start))
     }

@@ -14,10 +14,11 @@ use crate::controller::Event;
 
 impl ControlLoop {
     pub(super) fn take_in_observed(&mut self, event: ObservedEvent) {
-        self.observed.note_answer();
         match event {
-            ObservedEvent::Began { commands } => self.observed.begin(commands),
+            ObservedEvent::Began { commands, progress } => self.observed.begin(commands, progress),
             ObservedEvent::RecordsItself { pid } => self.observed.records_itself(pid),
+            // Its end was handled while the reader did nothing.
+            ObservedEvent::Started { key } if self.context.processes.is_over(key) => {}
             ObservedEvent::Started { key } => {
                 self.observed.add(key);
                 self.account(Event::Connected { key });

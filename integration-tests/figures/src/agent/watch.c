@@ -29,7 +29,7 @@ int main(int count, char **words) {
         return 1;
     }
     int status = 1;
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 1;
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return 1;
     printf("%lld %lld\n", now_ns() - start, used_us(RUSAGE_SELF) + used_us(RUSAGE_CHILDREN));
     return 0;
 }

@@ -72,7 +72,10 @@ impl JoinService {
             drop(end); // also if the thread panics, or does not start
         })?;
         let arrivals = Arc::clone(&mailbox);
-        processes.set_arrivals(ArrivalSource::Joining, move || arrivals.wait());
+        processes.set_arrivals(ArrivalSource::Joining, move || {
+            arrivals.wait();
+            0 // a process that has not joined waits for the session, too
+        });
         Ok(Self {
             address,
             mailbox,

@@ -119,15 +119,16 @@ fn is_below(pid: ProcessId) -> bool {
     above.take(MAX_DEPTH).any(|pid| pid == sys::process_id())
 }
 
-/// A descriptor of a process. `None` if the process has ended.
+/// A descriptor of a process. `None` if the process has ended, or the system has no such
+/// descriptors. An error if this process lacks descriptors at present.
 fn descriptor_of(pid: ProcessId) -> io::Result<Option<OwnDescriptor<OwnedFd>>> {
     let Some(pid) = i32::try_from(pid.get()).ok().and_then(Pid::from_raw) else {
         return Ok(None);
     };
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(descriptor) => Ok(Some(OwnDescriptor::new(descriptor))),
-        Err(Errno::SRCH) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 

@@ -79,8 +79,9 @@ pub(crate) enum ReaderCommand {
         /// The process.
         pid: ProcessId,
     },
-    /// All programs that have begun until now are to be met, and their samples read. Dropped then.
-    Meet(Sender<()>),
+    /// All programs that have begun until now are to be met, and their samples read. Gets the number
+    /// of those that could not be met.
+    Meet(Sender<u64>),
     /// Nothing is recorded until further notice, or again.
     Pause(bool),
     /// The session is over.
@@ -94,6 +95,8 @@ pub(crate) enum ObservedEvent {
     Began {
         /// To the reader.
         commands: Sender<ReaderCommand>,
+        /// What it has done.
+        progress: Arc<ReaderProgress>,
     },
     /// A process has a recorder of its own, for another session.
     RecordsItself {
@@ -138,19 +141,31 @@ const MEETING_PATIENCE: Duration = Duration::from_secs(2);
 /// that it has not met.
 const MAX_MEETING_PATIENCES: u32 = 15;
 
+/// How far the reader is, for threads that wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct ReaderProgress {
+    /// Counts what it has done.
+    steps: AtomicU64,
+    /// The files that it has found and not read yet.
+    unread: AtomicU64,
+}
+
 /// Waits, for a limited time, until the reader has met all programs that have begun until now.
-fn meet(reader: &Sender<ReaderCommand>, progress: &AtomicU64) {
-    let (sender, met) = bounded(0);
+/// Returns the number of those that it has not met.
+fn meet(reader: &Sender<ReaderCommand>, progress: &ReaderProgress) -> u64 {
+    let (sender, met) = bounded(1);
     if reader.send(ReaderCommand::Meet(sender)).is_err() {
-        return;
+        return 0;
     }
     for _ in 0..MAX_MEETING_PATIENCES {
-        let before = progress.load(Ordering::Relaxed);
-        let is_late = met.recv_timeout(MEETING_PATIENCE) == Err(RecvTimeoutError::Timeout);
-        if !is_late || progress.load(Ordering::Relaxed) == before {
-            return;
+        let before = progress.steps.load(Ordering::Relaxed);
+        match met.recv_timeout(MEETING_PATIENCE) {
+            Ok(unmet) => return unmet,
+            Err(RecvTimeoutError::Timeout) if progress.steps.load(Ordering::Relaxed) != before => {}
+            Err(_) => break,
         }
     }
+    progress.unread.load(Ordering::Relaxed)
 }
 
 impl ObservedService {
@@ -174,10 +189,11 @@ impl ObservedService {
             .ok_or_else(|| io::Error::other("the path of the directory is too long"))?;
         let (commands, orders) = unbounded();
         let processes = Arc::clone(&context.processes);
-        let progress = Arc::new(AtomicU64::new(0));
+        let progress = Arc::<ReaderProgress>::default();
         let started = commands.clone();
         supervisor.send(SupervisorEvent::Observed(ObservedEvent::Began {
             commands: started,
+            progress: Arc::clone(&progress),
         }));
         let reader = ObservedReader::new(
             context,

@@ -4,14 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
-use super::ReaderCommand;
+use super::{ReaderCommand, ReaderProgress};
 
-/// The number of checks without a word from the reader, while it owes the end of a process, after
+/// The number of checks in which the reader does nothing, while it owes the end of a process, after
 /// which that end is no longer waited for. A check is made twice per second.
 const MAX_SILENT_CHECKS: u32 = 10;
 
@@ -30,13 +32,21 @@ pub(in crate::supervisor) struct ObservedPools {
     /// Each with the end of its process, if that was told to the reader.
     all: BTreeMap<PoolId, Option<ToldEnd>>,
     is_paused: bool,
-    /// The checks since the reader's last word.
+    /// What the reader has done, and how much of it the last check has seen.
+    progress: Arc<ReaderProgress>,
+    steps: u64,
+    /// The checks in which the reader has done nothing.
     silent_checks: u32,
 }
 
 impl ObservedPools {
     /// Programs are observed from now on.
-    pub(in crate::supervisor) fn begin(&mut self, commands: Sender<ReaderCommand>) {
+    pub(in crate::supervisor) fn begin(
+        &mut self,
+        commands: Sender<ReaderCommand>,
+        progress: Arc<ReaderProgress>,
+    ) {
+        self.progress = progress;
         let _ = commands.send(ReaderCommand::Pause(self.is_paused));
         self.commands = Some(commands);
     }
@@ -71,22 +81,22 @@ impl ObservedPools {
         if !self.all.contains_key(&key) && !may_be_new() {
             return false;
         }
-        self.all.insert(key, Some(ToldEnd { status }));
-        commands.send(ReaderCommand::Ended { key }).is_ok()
+        let is_told = commands.send(ReaderCommand::Ended { key }).is_ok();
+        if is_told {
+            self.all.insert(key, Some(ToldEnd { status }));
+        }
+        is_told
     }
 
-    /// Notes a word from the reader.
-    pub(in crate::supervisor) const fn note_answer(&mut self) {
-        self.silent_checks = 0;
-    }
-
-    /// Makes a check. Removes the pools whose ends the reader owes, if it has not said a word for
+    /// Makes a check. Removes the pools whose ends the reader owes, if it has done nothing for
     /// [`MAX_SILENT_CHECKS`] checks, and returns them with the status of their processes.
     pub(in crate::supervisor) fn take_overdue(&mut self) -> Vec<(PoolId, Option<ExitStatus>)> {
         let owed = self.all.iter();
         let owed = owed.filter_map(|(key, told)| Some((*key, (*told)?.status)));
         let owed: Vec<_> = owed.collect();
-        self.silent_checks = if owed.is_empty() {
+        let steps = self.progress.steps.load(Ordering::Relaxed);
+        let goes_on = std::mem::replace(&mut self.steps, steps) != steps;
+        self.silent_checks = if owed.is_empty() || goes_on {
             0
         } else {
             self.silent_checks.saturating_add(1)
@@ -94,6 +104,7 @@ impl ObservedPools {
         if self.silent_checks <= MAX_SILENT_CHECKS {
             return Vec::new();
         }
+        self.silent_checks = 0;
         self.all.retain(|_, told| told.is_none());
         owed
     }
@@ -140,7 +151,8 @@ mod tests {
     fn the_end_of_a_process_is_not_waited_for_if_the_reader_is_silent() {
         let (commands, _orders) = crossbeam_channel::unbounded();
         let mut pools = ObservedPools::default();
-        pools.begin(commands);
+        let progress = Arc::<ReaderProgress>::default();
+        pools.begin(commands, Arc::clone(&progress));
         pools.add(KEY);
         for _ in 0..=MAX_SILENT_CHECKS {
             assert!(pools.take_overdue().is_empty(), "it owes nothing");
@@ -149,7 +161,8 @@ mod tests {
         for _ in 0..MAX_SILENT_CHECKS {
             assert!(pools.take_overdue().is_empty());
         }
-        pools.note_answer();
+        progress.steps.fetch_add(1, Ordering::Relaxed);
+        assert!(pools.take_overdue().is_empty(), "it goes on");
         for _ in 0..MAX_SILENT_CHECKS {
             assert!(pools.take_overdue().is_empty());
         }

@@ -10,7 +10,7 @@ mod beginnings;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -22,7 +22,7 @@ use super::directory::{DirectoryState, ObservedDirectory};
 use super::reading::Reading;
 use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
-use super::{ObservedEvent, ReaderCommand};
+use super::{ObservedEvent, ReaderCommand, ReaderProgress};
 use crate::process_table::ObservedTime;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
@@ -89,9 +89,8 @@ pub(super) struct ObservedReader {
     /// The programs whose chunks may have changed since the last updates.
     touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
-    meetings: Vec<Sender<()>>,
-    /// Counts what the reader has done.
-    progress: Arc<AtomicU64>,
+    meetings: Vec<Sender<u64>>,
+    progress: Arc<ReaderProgress>,
     turns: Turns,
     /// When the next pass is made.
     next_pass: Instant,
@@ -103,7 +102,7 @@ impl ObservedReader {
         supervisor: SupervisorHandle,
         directory: Arc<ObservedDirectory>,
         (commands, orders): (Sender<ReaderCommand>, Receiver<ReaderCommand>),
-        progress: Arc<AtomicU64>,
+        progress: Arc<ReaderProgress>,
     ) -> Self {
         Self {
             context,
@@ -159,10 +158,13 @@ impl ObservedReader {
         let meetings = std::mem::take(&mut self.meetings);
         if !meetings.is_empty() {
             self.meet_young();
+            let unmet = self.progress.unread.load(Ordering::Relaxed);
             self.pass(true);
             self.record_waits();
             self.tell_time();
-            drop(meetings);
+            for met in meetings {
+                let _ = met.try_send(unmet);
+            }
         }
         let unmet = std::mem::take(&mut self.unmet);
         if !unmet.is_empty() {
@@ -281,7 +283,7 @@ impl ObservedReader {
         if !is_asked && !self.turns.is_due(&reading.turn) {
             return;
         }
-        self.progress.fetch_add(1, Ordering::Relaxed);
+        self.progress.steps.fetch_add(1, Ordering::Relaxed);
         if reading.is_due() {
             let granted = reading.program.ring_bytes();
             reading.read(&mut self.files, self.is_paused);
@@ -319,6 +321,7 @@ impl ObservedReader {
                 return;
             }
             reading.look(&mut self.files, &mut budget);
+            self.progress.steps.fetch_add(1, Ordering::Relaxed);
             self.touched.insert(key);
             self.looked_last = Some(key);
         }
@@ -330,6 +333,7 @@ impl ObservedReader {
             return;
         }
         for (key, reading) in &mut self.programs {
+            self.progress.steps.fetch_add(1, Ordering::Relaxed);
             if reading.record_waits(true) {
                 self.touched.insert(*key);
             }
@@ -389,7 +393,7 @@ impl ObservedReader {
         // The name contains the time at which the file was made.
         new.sort_by_cached_key(time_in);
         let mut are_complete = true;
-        let mut unread = new.len();
+        let mut unread = new.len() as u64;
         for name in new {
             // The memory of a program that has ended may be needed for the next one.
             if !self.carry_out_all() {
@@ -397,21 +401,24 @@ impl ObservedReader {
             }
             self.note_progress(unread);
             match self.meet(&name) {
-                Met::Done => {
-                    self.known.insert(name);
-                    unread -= 1;
+                Met::Done => drop(self.known.insert(name)),
+                Met::Later => {
+                    are_complete = false;
+                    continue; // it is not read yet
                 }
-                Met::Later => are_complete = false,
+                Met::Unfinished => are_complete = false,
                 Met::Young => self.looks_left = self.looks_left.max(1),
             }
+            unread = unread.saturating_sub(1);
         }
         self.note_progress(unread);
         self.has_unfinished = !are_complete;
     }
 
     /// Shows threads that wait for the reader that it goes on, and how much is left.
-    fn note_progress(&self, unread_files: usize) {
-        self.progress.fetch_add(1, Ordering::Relaxed);
+    fn note_progress(&self, unread_files: u64) {
+        self.progress.steps.fetch_add(1, Ordering::Relaxed);
+        self.progress.unread.store(unread_files, Ordering::Relaxed);
         self.context.processes.set_unread_files(unread_files);
     }
 
@@ -441,10 +448,11 @@ impl ObservedReader {
         };
         program.note_clock(&clock);
         let goes_on = program.goes_on();
-        let is_left_out = goes_on && program.used_ns() < SHORT_NS;
+        let is_short = goes_on && program.used_ns() < SHORT_NS;
+        let is_left_out = is_short && (program.has_recorder() || program.is_fork());
         if program.has_recorder() {
             self.context.processes.note_recorder(key, is_left_out);
-        } else if is_left_out && program.is_fork() {
+        } else if is_left_out {
             self.context.processes.leave_out(key);
             self.replaced.remove(program.pid);
         } else if goes_on {
@@ -453,7 +461,9 @@ impl ObservedReader {
             self.replaced.remove(program.pid);
         }
         let time = program.end(&mut self.files, self.is_paused, clock.cpu_ns());
-        self.time_of_ended = self.time_of_ended.plus(time);
+        if !is_left_out {
+            self.time_of_ended = self.time_of_ended.plus(time);
+        }
         self.tell_time();
         self.context.processes.set_ring_bytes(key, 0);
         self.supervisor

@@ -45,6 +45,8 @@ pub(super) enum Met {
     Young,
     /// It is to be tried again later.
     Later,
+    /// No program has it yet.
+    Unfinished,
 }
 
 /// The pool of a program.
@@ -58,10 +60,8 @@ struct ProgramPlace {
 
 /// Why a program has no pool.
 enum Unplaced {
-    /// It may have one soon: memory is being freed.
+    /// It may have one later: memory is being freed, or this process lacks descriptors.
     Later,
-    /// This process lacks descriptors or memory at present.
-    Exhausted(String),
     /// It will have none, for this reason.
     Never(String),
 }
@@ -72,7 +72,8 @@ impl ObservedReader {
         let path = self.directory.path().join(name);
         let mut file = match ObservedFile::open(&path) {
             Ok(file) => file,
-            Err(error) if is_temporary(&error) => return Met::Later,
+            Err(ObservedFileError::Unfinished) => return Met::Unfinished,
+            Err(ObservedFileError::Io(error)) if is_exhaustion(&error) => return Met::Later,
             Err(_) => return Met::Done,
         };
         let Ok(header) = file.header() else {
@@ -130,8 +131,7 @@ impl ObservedReader {
         let place = match self.place(&arrival, header) {
             Ok(place) => place,
             Err(Unplaced::Later) => return Met::Later,
-            Err(Unplaced::Exhausted(_)) if is_running || !self.is_urgent => return Met::Later,
-            Err(Unplaced::Exhausted(why) | Unplaced::Never(why)) => {
+            Err(Unplaced::Never(why)) => {
                 self.refuse(&path, arrival, why);
                 return Met::Done;
             }
@@ -143,7 +143,7 @@ impl ObservedReader {
     /// Finds the pool of a program: that of the process that was spawned for it, or a new one.
     fn place(&self, arrival: &Arrival, header: &ObservedHeader) -> Result<ProgramPlace, Unplaced> {
         let processes = &self.context.processes;
-        let spawned = processes.observe_spawned(arrival.pid, &arrival.name);
+        let spawned = processes.observe_spawned(arrival.pid, arrival.parent, &arrival.name);
         let is_spawned = spawned.is_some();
         let (key, pool) = spawned.map_or_else(|| self.new_pool(&arrival.name), Ok)?;
         match writer(&pool, arrival, header) {
@@ -182,7 +182,10 @@ impl ObservedReader {
             parent,
             why,
         };
-        self.context.processes.list_unprofiled(key, process, start);
+        let processes = &self.context.processes;
+        if processes.list_unprofiled(key, process, start) {
+            processes.note_empty(key); // the latest such processes are listed, the others counted
+        }
     }
 
     /// Makes a process of the session from a program that has a pool.
@@ -288,6 +291,8 @@ impl ObservedReader {
             Some(Ok(())) => {}
             Some(Err(_)) => drop(self.hidden.insert(key, Some((pid, start)))),
             None if is_hidden => drop(self.hidden.insert(key, None)),
+            // The system has no such descriptors.
+            None if start.get() != 0 => drop(self.hidden.insert(key, Some((pid, start)))),
             None => self.end(key), // it has ended already
         }
     }
@@ -306,21 +311,10 @@ fn writer(pool: &OwnFile, arrival: &Arrival, header: &ObservedHeader) -> io::Res
 
 /// Why a program has no pool, after an operation has failed.
 fn unplaced(error: &io::Error) -> Unplaced {
-    let why = format!("its pool cannot be made: {error}");
     if is_exhaustion(error) {
-        Unplaced::Exhausted(why)
+        Unplaced::Later
     } else {
-        Unplaced::Never(why)
-    }
-}
-
-/// Whether a file may be readable later: it is not finished, or this process lacks descriptors or
-/// memory.
-fn is_temporary(error: &ObservedFileError) -> bool {
-    match error {
-        ObservedFileError::Unfinished => true,
-        ObservedFileError::Io(error) => is_exhaustion(error),
-        _ => false,
+        Unplaced::Never(format!("its pool cannot be made: {error}"))
     }
 }
 
