@@ -12,16 +12,16 @@ use super::ProcessTable;
 /// Processor time of observed processes, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedTime {
-    /// What the system accounts to them.
+    /// The time that the system accounts to them.
     pub(crate) used_ns: u64,
-    /// What is in samples, with or without stacks.
+    /// The time in samples, with or without stacks.
     pub(crate) recorded_ns: u64,
-    /// What is in samples with stacks.
+    /// The time in samples with stacks.
     pub(crate) sampled_ns: u64,
 }
 
 impl ObservedTime {
-    /// The sums of both.
+    /// The sum of both.
     #[cfg(feature = "observed")]
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
@@ -40,13 +40,13 @@ impl ProcessTable {
         *noted.unwrap_or_else(PoisonError::into_inner) = Some(time);
     }
 
-    /// Notes how many files of observed programs there are that are not read yet.
+    /// Notes the number of files of observed programs that are not read yet.
     #[cfg(feature = "observed")]
     pub(crate) fn set_unread_files(&self, number: usize) {
         self.unread_files.store(number as u64, Ordering::Relaxed);
     }
 
-    /// The files of observed programs that are not read yet.
+    /// The number of files of observed programs that are not read yet.
     pub(crate) fn unread_files(&self) -> u64 {
         self.unread_files.load(Ordering::Relaxed)
     }

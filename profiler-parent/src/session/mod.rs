@@ -230,7 +230,7 @@ impl Session {
     pub fn list_unprofiled(&self, process: UnprofiledProcess) -> bool {
         let start = start_of(process.pid);
         if self.processes.unread_files() > 0 {
-            // One of them may be that of the process.
+            // One of these files may belong to the process.
             self.processes.await_arrivals();
         }
         let key = profiler_core::internal::pool::new_id();

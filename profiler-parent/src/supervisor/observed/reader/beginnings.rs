@@ -62,7 +62,7 @@ enum Unplaced {
     Later,
     /// This process lacks descriptors or memory at present.
     Exhausted(String),
-    /// It will have none, for this reason.
+    /// It gets none, for this reason.
     Never(String),
 }
 
@@ -97,13 +97,13 @@ impl ObservedReader {
     }
 
     /// Whether a program has just begun: it may be about to call the profiler, and is then never
-    /// observed. Its samples stay in its file, which gets more room as soon as there are some.
+    /// observed. Its samples stay in its file, which gets more room when there are samples.
     fn is_young(&mut self, name: &OsString, file: &mut ObservedFile) -> bool {
         let looks = self.young.entry(name.clone()).or_default();
         *looks = looks.saturating_add(1);
         let used = file.used_pages();
         if used > 0 {
-            // Without room in the file system, it goes on with what it has.
+            // If the file system has no room, the program uses the pages that it has.
             let _ = file.grant(1);
         }
         *looks <= YOUNG_LOOKS && used < FIRST_RING_PAGES / 2
@@ -250,7 +250,7 @@ impl ObservedReader {
         made.map(|pool| (key, pool))
     }
 
-    /// Gives up what was claimed for a process.
+    /// Gives up the memory that was claimed for a process.
     fn forget(&self, key: PoolId) {
         self.supervisor
             .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
@@ -304,7 +304,7 @@ fn writer(pool: &OwnFile, arrival: &Arrival, header: &ObservedHeader) -> io::Res
     PoolWriter::new(file, process).map_err(io::Error::other)
 }
 
-/// Why a program has no pool, after an operation has failed.
+/// The reason why a program has no pool, after an operation has failed with this error.
 fn unplaced(error: &io::Error) -> Unplaced {
     let why = format!("its pool cannot be made: {error}");
     if is_exhaustion(error) {
@@ -314,8 +314,8 @@ fn unplaced(error: &io::Error) -> Unplaced {
     }
 }
 
-/// Whether a file may be readable later: it is not finished, or this process lacks descriptors or
-/// memory.
+/// Whether a file may be readable later, because it is not finished, or this process lacks
+/// descriptors or memory.
 fn is_temporary(error: &ObservedFileError) -> bool {
     match error {
         ObservedFileError::Unfinished => true,
@@ -324,7 +324,8 @@ fn is_temporary(error: &ObservedFileError) -> bool {
     }
 }
 
-/// Whether an operation has failed because this process or the system lacks something at present.
+/// Whether an operation has failed because this process or the system lacks descriptors or memory
+/// at present.
 fn is_exhaustion(error: &io::Error) -> bool {
     let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
     error
