@@ -1,8 +1,8 @@
-//! Tests of `profiler record` with crowds: many programs, forks, kills and threads. Every process has
-//! a row in the profile, and no time that it reported is missing.
+//! Tests of `profiler record` with many programs, forks, kills and threads. Every process has a row
+//! in the profile, and no time that it reported is missing.
 //!
-//! The tests run short forms. The long forms, with 10,000 programs, 2,000 changes of the user, 2,000
-//! kills and 10,000 threads, take minutes, and print what they saw:
+//! By default, the tests have a short form. The long form has 10,000 programs, 2,000 changes of the
+//! user, 2,000 kills and 10,000 threads. It takes minutes, and prints its results:
 //!
 //! ```sh
 //! AGENT_CROWD=long cargo test -p integration-tests --test all agent_crowd:: -- --nocapture
@@ -17,14 +17,15 @@ use integration_tests::patience::Stopwatch;
 
 use crate::agent_record::{text, used_by};
 
-/// Forks children that do what the first argument says, 20 at a time, as many as the second one says.
-/// Prints the number of each child and a time in nanoseconds, one per line.
+/// Forks as many children as the second argument says, 20 at a time. Each child does what the first
+/// argument says. Prints a line for each child: its process number and a time in nanoseconds.
 ///
-/// `changes`: a child changes its user and its group, uses a millisecond of processor time and ends.
-/// The time is what the system says that it has used. `killed`: a child spins, and is killed at a
-/// random moment. The time is what the handler had finished by then, as far as the child has seen in
-/// its own file: see `ThreadRow` in `profiler-agent/observed/src/layout.rs`. The program ends when
-/// the session has read the files of all.
+/// `changes`: a child changes its user and its group, uses a millisecond of processor time and
+/// ends. The time is the processor time that the system accounts to it. `killed`: a child spins,
+/// and is killed at a random moment. The time is the processor time of its finished samples, as the
+/// child has last read it in its own file: see `ThreadRow` in
+/// `profiler-agent/observed/src/layout.rs`. The program ends when the session has read the files of
+/// all children.
 const FORKS: &str = r#"
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -114,8 +115,8 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Makes as many threads as its argument says, which live at the same time and use a millisecond of
-/// processor time each. Prints how many threads there were, and the processor time of all.
+/// Starts as many threads as its argument says. They live at the same time, and use a millisecond
+/// of processor time each. Prints the number of threads, and the processor time of the process.
 const THREADS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -151,13 +152,13 @@ int main(int count, char **words) {
 }
 "#;
 
-/// The size of a crowd: the short form, or the long one if it is asked for.
+/// The size of a test: `long` if the environment asks for the long form, `short` otherwise.
 fn size(short: usize, long: usize) -> usize {
     let is_long = std::env::var("AGENT_CROWD").is_ok_and(|form| form == "long");
     if is_long { long } else { short }
 }
 
-/// Records a program that must succeed, and prints what it took.
+/// Records a program that must succeed, and prints how long it took and what it printed.
 fn recorded(place: &Workplace, program: &[&str]) -> anyhow::Result<Recorded> {
     let watch = Stopwatch::start();
     let recorded = place.record(program)?;
@@ -189,7 +190,8 @@ fn used_by_number(recorded: &Recorded, name: &str) -> anyhow::Result<HashMap<u64
     Ok(all)
 }
 
-/// How many processes have a row together, because the session has ended more than it lists.
+/// The number of processes in the common row of earlier processes. The row exists if more processes
+/// have ended than the session lists.
 fn earlier(recorded: &Recorded) -> anyhow::Result<usize> {
     let profile = recorded.profile()?;
     let names = profile.log_rows()?.iter();
@@ -237,7 +239,8 @@ fn each_of_many_forks_that_change_their_user_has_its_time() -> anyhow::Result<()
     let found = children.iter().filter_map(|(pid, _)| in_profile.get(pid));
     let found: u64 = found.sum();
     println!("{found} ns of {used} ns");
-    // Each has used a millisecond itself; the system spends more on its start and its end.
+    // Each child has used a millisecond itself; the system uses more time for its start and its
+    // end.
     assert!(found >= forks as u64 * 1_000_000, "{found} of {used}");
     Ok(())
 }

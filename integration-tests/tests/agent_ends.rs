@@ -1,7 +1,7 @@
 //! Tests of how the processes of a recorded program end, and of a session that lacks descriptors.
 //!
-//! The exit code is that of the last program of the first process. A process that cannot be recorded
-//! for the moment is recorded later, or listed.
+//! The exit code is that of the last program of the first process. A process that cannot be
+//! recorded at the moment is recorded later, or is listed as not recorded.
 
 use integration_tests::foreign::Workplace;
 use integration_tests::{own_process, tools};
@@ -11,7 +11,7 @@ fn the_exit_code_of_a_chain_of_programs_is_that_of_the_last() -> anyhow::Result<
     own_process!();
     let place = Workplace::new()?;
     for _ in 0..20 {
-        // The last program ends when the session has just met it, or has not.
+        // The last program may end before or after the session begins to read its file.
         let recorded = place.record(&["env", "A=1", "nice", "sh", "-c", "exit 9"])?;
         let code = recorded.output.status.code();
         assert_eq!(code, Some(9), "{}", recorded.said());

@@ -1,6 +1,6 @@
 //! Tests of `profiler record` with programs that filter their own system calls while they are
-//! recorded. Each does the same as without the profiler: no call of the profiler's is ended by the
-//! filter, and a refused call makes nothing of the profiler's spin.
+//! recorded. Each program does the same as without the profiler: the filter never ends it because
+//! of a call of the profiler, and the profiler does not repeat a refused call in a busy loop.
 
 use integration_tests::foreign::Workplace;
 use integration_tests::own_process_tests;
@@ -8,10 +8,11 @@ use integration_tests::own_process_tests;
 use crate::agent_record::{does_the_same, has_used, text};
 
 /// Uses 200 ms of processor time, filters its system calls as its argument says, computes about as
-/// long as before, and ends by a raw call.
+/// long as before, and ends with a raw system call.
 ///
-/// `few` kills the process for any call but few that parsers need; `strict` is the mode of the
-/// system that kills it for any call but `read`, `write`, `exit` and `sigreturn`.
+/// With `few`, the filter kills the process at any call except the few that parsers need. With
+/// `strict`, the program enters the strict mode of the system, which kills the process at any call
+/// except `read`, `write`, `exit` and `sigreturn`.
 const PARSES: &str = r#"
 #define _GNU_SOURCE
 #include <linux/filter.h>
@@ -49,8 +50,9 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Refuses most system calls in all threads, among them `futex`, and then sleeps in two threads.
-/// Returns 1 if the process has used more than a quarter of the time while it slept.
+/// Refuses most system calls in all threads, including `futex`, and then sleeps in two threads.
+/// Returns 1 if the processor time of the process during the sleep is more than a quarter of its
+/// duration.
 const SLEEPS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>

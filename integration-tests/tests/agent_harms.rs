@@ -1,6 +1,6 @@
-//! Tests of `profiler record` with programs of the kinds that recorders inside of a program harm:
-//! programs that count their threads, have allocators that no other thread may use, cancel their
-//! threads, or run in namespaces of their own. Each does the same as without the profiler, and its
+//! Tests of `profiler record` with programs that a recorder inside the process can harm: programs
+//! that count their threads, have allocators that no other thread may use, cancel their threads, or
+//! run in namespaces of their own. Each program does the same as without the profiler, and its
 //! processor time is in the profile.
 
 use integration_tests::foreign::{Workplace, is_installed};
@@ -8,8 +8,8 @@ use integration_tests::own_process;
 
 use crate::agent_record::{SPIN, does_the_same, has_used, text};
 
-/// Uses processor time, and returns 1 if the process has another number of threads than one, as the
-/// zygotes of browsers do.
+/// Uses processor time, and returns 1 if the process does not have exactly one thread. The zygotes
+/// of browsers check the same.
 const COUNTS: &str = r#"
 #include <sys/stat.h>
 #include <time.h>
@@ -55,8 +55,8 @@ int main(void) {
 }
 "#;
 
-/// Has an allocator that is not made for threads, and finds out whether another thread has used it.
-/// With an argument, a signal handler that interrupts the allocator calls `exit`, and returns 9.
+/// Has an allocator that is not safe for threads, and fails if another thread has used it. With an
+/// argument, a signal handler that interrupts the allocator calls `exit` with status 9.
 const ALLOCATES: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -141,7 +141,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Blocks SIGURG and reads it from a descriptor, as PostgreSQL does; prints how many signals came.
+/// Blocks SIGURG and reads it from a descriptor, as PostgreSQL does. Prints the number of signals.
 const READS_SIGNALS: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -163,8 +163,8 @@ int main(void) {
 }
 "#;
 
-/// Checks that a program does the same when it is recorded, and that this much of its processor time,
-/// in milliseconds, is in the profile.
+/// Checks that a program does the same when it is recorded, and that at least `least_ms`
+/// milliseconds of its processor time are in the profile.
 fn is_unharmed(name: &str, source: &str, least_ms: u64) -> anyhow::Result<()> {
     let place = Workplace::new()?;
     let program = place.compile(name, source, &["-pthread"])?;

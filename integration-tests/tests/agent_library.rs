@@ -1,5 +1,5 @@
-//! Tests of the libraries that the command brings along: what `libprofiler_agent.so` exports, and what
-//! it and the library that `profiler record` preloads need.
+//! Tests of the libraries in the command: the symbols that `libprofiler_agent.so` exports, and the
+//! libraries that it and the preloaded library of `profiler record` need.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +71,8 @@ fn the_library_needs_only_the_c_library() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program may have any C library, and any thread-local may be in the middle of its first access.
+/// A program may have any C library, and a sample may interrupt the first access to any
+/// thread-local.
 #[test]
 fn the_preloaded_library_needs_no_library_no_version_and_no_thread_local() -> anyhow::Result<()> {
     let place = Workplace::new()?;

@@ -1,6 +1,6 @@
-//! Tests of `profiler record` with bad luck: the session is killed, its directory is full, cannot be
-//! written any more, or contains files of others. The programs go on unharmed, and what could be
-//! recorded is in the profile.
+//! Tests of `profiler record` with sessions that fail: the session is killed, or its directory is
+//! full, is read-only, or contains files of others. The programs run on unharmed, and the profile
+//! contains what could be recorded.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,10 +15,10 @@ use rustix::process::{Pid, WaitOptions};
 
 use crate::agent_record::{SPIN, has_used, text, used_by};
 
-/// Shell: the directory of the session.
+/// Shell commands that set `directory` to the directory of the session.
 const FIND_DIRECTORY: &str = "set -e; directory=${MULTIPROCESS_PROFILER_OBSERVED##* }; ";
 
-/// The bytes of a process's file: `FILE_BYTES` in `profiler-agent/observed/src/layout.rs`.
+/// The size of a process's file in bytes: `FILE_BYTES` in `profiler-agent/observed/src/layout.rs`.
 const FILE_BYTES: usize = 518 * 4096;
 
 #[test]
@@ -128,8 +128,8 @@ own_process_tests! {
     );
 }
 
-/// Records a program in whose session's directory a script makes files first, and checks that the
-/// session is unharmed: it ends, and has all of the program's time.
+/// Records a script that makes files in the directory of its session and then executes a program.
+/// Checks that the session is unharmed: it ends, and its profile has all of the program's time.
 fn ignores(files: &str) -> anyhow::Result<()> {
     let place = Workplace::new()?;
     let spin = place.compile("spin", SPIN, &["-pthread"])?;
@@ -157,7 +157,8 @@ fn ignores(files: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file of the right length with these bytes everywhere behind a right beginning.
+/// Shell commands that make a file with the correct length and the correct beginning. All further
+/// bytes are the byte `octal`.
 fn filled_with(octal: &str) -> String {
     let rest = FILE_BYTES - 12;
     format!(

@@ -1,6 +1,6 @@
-//! Tests of `profiler record` with what a runtime in a program may do with our handler: it grows its
-//! tables of thread-locals while the handler interrupts it, or it replaces handlers and has stacks
-//! of its own.
+//! Tests of `profiler record` with runtimes of programs: a C library that the handler interrupts
+//! while it enlarges its tables of thread-locals, and a runtime that replaces handlers and has
+//! stacks of its own.
 
 use std::fs;
 
@@ -11,15 +11,17 @@ use integration_tests::profile::Profile;
 
 use crate::agent_record::{does_the_same, has_used, text};
 
-/// The libraries that [`LOADS`] loads. The C library enlarges the table of a thread's thread-locals
-/// with `realloc` at the first access to one in each of them.
+/// The number of libraries that [`LOADS`] loads. At the first access of a thread to the
+/// thread-local of a library, the C library enlarges the thread's table of thread-locals with
+/// `realloc`.
 const LIBRARIES: usize = 300;
 
 /// A library with a thread-local.
 const THREAD_LOCAL: &str = "static __thread long value[4];\nlong *at(void);\nlong *at(void) { value[0]++; return value; }\n";
 
-/// Loads libraries that have thread-locals, while a second thread accesses those that are loaded and
-/// frees the memory that the first one allocates. Its arguments are a directory and their number.
+/// Loads libraries that have thread-locals, while a second thread accesses those that are loaded
+/// and frees the memory that the first one allocates. Its arguments are the directory of the
+/// libraries and their number.
 const LOADS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -70,7 +72,7 @@ int main(int count, char **words) {
 "#;
 
 /// Uses 300 ms of processor time in functions of Go, or in functions of C that Go calls, on as many
-/// threads as the runtime likes.
+/// threads as the runtime starts.
 const GOES: &str = r#"
 package main
 
@@ -143,7 +145,8 @@ fn the_tables_of_thread_locals_may_grow_at_any_moment() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many samples that used processor time have a frame of this program, and how many there are.
+/// The number of samples with more than 1 ms of processor time that have a frame of this program,
+/// and the number of all samples with more than 1 ms.
 fn with_frames(profile: &Profile, program: &str) -> (usize, usize) {
     let frame = format!("{program}+");
     let threads = profile.processes.iter();
@@ -173,7 +176,8 @@ fn a_program_in_go_has_stacks_in_go_and_in_c() -> anyhow::Result<()> {
         let recorded = does_the_same(&place, &[text(&program), language])?;
         assert_eq!(recorded.output.status.code(), Some(0), "{language}");
         let profile = recorded.profile()?;
-        // Go ends by a raw call: what its threads have used after their last samples is unknown.
+        // Go ends with a raw system call, so the time of its threads after their last samples is
+        // unknown.
         let used = has_used(&profile, "goes", 150_000_000);
         assert!(used, "{language}: {}", recorded.said());
         let (inside, all) = with_frames(&profile, "goes");

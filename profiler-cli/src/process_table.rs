@@ -22,7 +22,7 @@ const HEADS: [&str; 8] = [
 const STEP: usize = 2;
 /// The deepest level that is shown as such.
 const DEEPEST: usize = 16;
-/// The verdict on a process of which nothing is missing.
+/// The verdict on a process whose data is complete.
 const COMPLETE: &str = "complete";
 
 /// Prints a table of processes.
@@ -99,8 +99,8 @@ fn cells(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The verdict on a process, and when it has lived if another session records it. A process whose end
-/// is not known ran still when the profile was written.
+/// The verdict on a process, with the times of its start and its end if another session records it.
+/// A process without a known end was still running when the profile was written.
 fn verdict(row: &Row) -> String {
     let verdict = row.verdict.clone();
     match (row.recorded_by_pid, row.began_ms, row.ended_ms) {

@@ -1,16 +1,16 @@
-//! What processes have reported about data that is missing: a share of time without stacks, a filter
-//! of system calls, threads without a timer.
+//! The remarks of processes about missing data: a share of time without stacks, a filter of system
+//! calls, threads without a timer.
 //!
-//! `profile` reads them from the logs of the processes, and `profiler info` prints them. Remarks that
-//! differ in their numbers only are one line.
+//! `profile` reads them from the logs of the processes, and `profiler info` prints them. Three or
+//! more remarks that differ only in their numbers have one line.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-/// The most remarks of a kind that have a line each.
+/// The maximum number of remarks of a kind that have a line each.
 const MAX_LINES: usize = 2;
-/// The most kinds of remarks that are printed.
+/// The maximum number of kinds of remarks that are printed.
 const MAX_KINDS: usize = 12;
 
 /// A remark of a process.
@@ -23,7 +23,7 @@ pub(crate) struct Remark {
     pub(crate) text: String,
 }
 
-/// The lines for these remarks: the most frequent kind first.
+/// The lines for these remarks, with the most frequent kind first.
 pub(crate) fn grouped(remarks: &[Remark]) -> Vec<String> {
     let mut kinds: Vec<(String, Vec<&Remark>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -57,7 +57,7 @@ fn lines_of_kind(same: &[&Remark]) -> Vec<String> {
     }
 }
 
-/// A text with one sign in place of each number.
+/// A text with `#` in place of each number.
 fn without_numbers(text: &str) -> String {
     let mut kind = String::new();
     for letter in text.chars() {

@@ -72,7 +72,7 @@ pub(crate) struct Report {
     /// The processor time of the processes that were observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) observed: Option<ObservedTimeLog>,
-    /// What processes have reported about data that is missing.
+    /// The remarks of processes about missing data.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) remarks: Vec<Remark>,
     /// Files that are not pools of the session, with the reason.
@@ -107,14 +107,14 @@ impl Report {
     }
 }
 
-/// How much of the processor time of the observed processes is in samples.
+/// The sentence that states how much of the processor time of the observed processes is in samples.
 fn observed_sentence(time: ObservedTimeLog) -> String {
     let ObservedTimeLog {
         used_us,
         recorded_us,
         sampled_us,
     } = time;
-    // Rounded down: all only if nothing is missing.
+    // Rounded down, so 100 % means that nothing is missing.
     let percent = |us: u64| us.saturating_mul(100) / used_us.max(1);
     let used = seconds(used_us);
     format!(

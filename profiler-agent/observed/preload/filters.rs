@@ -19,7 +19,7 @@ use crate::signal_set;
 use crate::spares;
 use crate::threads;
 
-/// The request for registers that a process does not have at first.
+/// The operation of `arch_prctl` that requests optional registers.
 const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
 const PR_SET_SECCOMP: c_int = 22;
 const PR_SET_NO_NEW_PRIVS: c_int = 38;

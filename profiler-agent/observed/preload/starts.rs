@@ -63,7 +63,7 @@ replaced! {
         };
 }
 
-/// The size of the stack that these attributes ask for. `None` if they leave it to the system.
+/// The stack size in these attributes. `None` if there are none, or the size is not known.
 fn stack_bytes(attributes: *const c_void) -> Option<usize> {
     let get = STACK_SIZE.get().filter(|_| !attributes.is_null())?;
     type Get = unsafe extern "C" fn(*const c_void, *mut usize) -> c_int;

@@ -33,7 +33,8 @@ pub(crate) struct OwnRow {
     timer: AtomicI32,
     /// The upper end of the thread's stack; nothing above it is copied.
     pub(crate) stack_top: AtomicUsize,
-    /// The most bytes of the thread's stack. What is further below its upper end is another stack.
+    /// The maximum size of the thread's stack, in bytes. An address further below the upper end is
+    /// in another stack.
     pub(crate) stack_bytes: AtomicUsize,
     /// What the thread is to run, and its argument.
     pub(crate) run: AtomicUsize,
@@ -132,7 +133,7 @@ fn populate(row: usize) -> bool {
 pub(crate) struct ThreadStack {
     /// Its upper end.
     pub(crate) top: usize,
-    /// The most bytes that it may have.
+    /// Its maximum size, in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -162,9 +163,9 @@ fn within_bounds(limit: u64) -> usize {
 static USUAL_STACK: AtomicUsize = AtomicUsize::new(LEAST_USUAL_STACK);
 
 const RLIMIT_STACK: usize = 3;
-/// The C libraries choose at most this if there is no limit.
+/// The C libraries choose at most this size if there is no limit.
 const LEAST_USUAL_STACK: usize = 8 << 20;
-/// Far more than programs use without a limit.
+/// Programs without a limit use far smaller stacks.
 const MOST_USUAL_STACK: usize = 1 << 30;
 
 /// Begins to sample the calling thread, which owns the row and has this stack.
@@ -388,17 +389,18 @@ pub(crate) fn has_room_for_handler() -> bool {
     bytes >= least_alternate_stack()
 }
 
-/// The bytes that the system puts on a stack for a signal, at present and with tile registers.
+/// The size of the frame that the system puts on a stack for a signal, in bytes.
 static SIGNAL_FRAME: AtomicUsize = AtomicUsize::new(0);
+/// The size of that frame with the tile registers, in bytes.
 static LARGEST_FRAME: AtomicUsize = AtomicUsize::new(0);
-/// Whether a thread has had an alternate stack on which the handler runs only without the tile
-/// registers.
+/// Whether a thread has had an alternate stack that is too small for the handler if the frame
+/// contains the tile registers.
 static HAS_TIGHT_STACK: AtomicBool = AtomicBool::new(false);
 
-/// Sets the bytes that the system puts on a stack for a signal. On x86-64 the system reports the
-/// number with all registers that a process may request. The tile registers (AMX) take 8 KiB of
-/// them, and only in a process that has requested them. Rust's threads have alternate stacks of
-/// exactly the reported size.
+/// Sets the size of the frame that the system puts on a stack for a signal. On x86-64, the size
+/// that the system reports includes all registers that a process may request. The tile registers
+/// (AMX) take 8 KiB of it, and are in the frame only if the process has requested them. The
+/// alternate stacks of Rust's threads have exactly the reported size.
 pub(crate) fn set_signal_frame(reported: usize) {
     let has_tiles = cfg!(target_arch = "x86_64") && reported > WITHOUT_TILES;
     let at_present = if has_tiles && !uses_tiles() {
@@ -410,11 +412,11 @@ pub(crate) fn set_signal_frame(reported: usize) {
     LARGEST_FRAME.store(reported, Ordering::Relaxed);
 }
 
-/// The most bytes of a frame without the tile registers.
+/// The maximum size of a frame without the tile registers, in bytes.
 const WITHOUT_TILES: usize = 4096;
-/// The bytes of the tile registers.
+/// The size of the tile registers, in bytes.
 const TILES: usize = 8192;
-/// No frame has less.
+/// The minimum size of a frame, in bytes.
 const LEAST_FRAME: usize = 2048;
 
 /// Whether the process has requested the tile registers.
@@ -422,7 +424,7 @@ fn uses_tiles() -> bool {
     const ARCH_GET_XCOMP_PERM: usize = 0x1022;
     const TILE_DATA: u64 = 1 << 18;
     let mut permitted = 0_u64;
-    // SAFETY: the kernel writes one number into a local. On aarch64 there is no such call.
+    // SAFETY: the kernel writes one number into a local. aarch64 does not have this call.
     let failed = unsafe {
         call3(
             Call::ARCH_PRCTL,
@@ -434,8 +436,9 @@ fn uses_tiles() -> bool {
     failed != 0 || permitted & TILE_DATA != 0
 }
 
-/// The process is about to request the tile registers: a frame will be larger. If there may be a
-/// thread whose alternate stack is then too small, no thread is sampled any more.
+/// Prepares for the tile registers, which the process is about to request and which make frames
+/// larger. If the alternate stack of a thread may then be too small, the sampling of all threads
+/// ends.
 pub(crate) fn expect_tiles() {
     let largest = LARGEST_FRAME.load(Ordering::Relaxed);
     if SIGNAL_FRAME.swap(largest, Ordering::Relaxed) != largest
@@ -461,8 +464,8 @@ pub(crate) fn is_of_caller(row: usize) -> bool {
         && process::row(row).is_some_and(|shared| shared.tid.load(Ordering::Relaxed) == thread_id())
 }
 
-/// The stack of the calling thread in a child that was just forked: that of the thread of its parent
-/// with the same stack.
+/// The stack of the calling thread in a child that was just forked. It is found among the stacks of
+/// the parent's threads.
 pub(crate) fn stack_of_caller() -> ThreadStack {
     let here = 0_usize;
     let sp = (&raw const here).addr();

@@ -4,7 +4,7 @@
 //! which lists the missing processes, too. A profile without that log (of a single process, or of
 //! another profiler) yields a row per process that it contains. Both formats have the same logs; in
 //! the processed format the outermost object has the logs of all processes. The processor time of a
-//! process is that of its threads in the profile.
+//! process is the sum over its threads in the profile.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -25,7 +25,7 @@ pub(crate) struct Head {
     pid: String,
     process_name: Option<String>,
     is_main: bool,
-    /// Its processor time in milliseconds. `None` if the profile's unit is no time.
+    /// Its processor time in milliseconds. `None` if the profile's unit is not a unit of time.
     cpu_ms: Option<f64>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn rows(survey: &mut Survey, threads: Vec<Head>) -> Vec<Row> {
     parts.into_iter().enumerate().map(row).collect()
 }
 
-/// The rows of a log. Several programs of one process have the same order there and among the
+/// The rows of a log. The programs of a process are in the same order in the log and among the
 /// threads.
 fn rows_of_log(logged: Vec<GatheredProcess>, threads: Vec<Head>) -> Vec<Row> {
     let mut times = times_by_pid(threads);
@@ -102,7 +102,8 @@ fn rows_of_log(logged: Vec<GatheredProcess>, threads: Vec<Head>) -> Vec<Row> {
     logged.into_iter().map(row).collect()
 }
 
-/// The processor times of the programs of each process, by the number of its first program.
+/// The processor times of the programs of each process, by the number of the process's first
+/// program.
 fn times_by_pid(threads: Vec<Head>) -> HashMap<String, VecDeque<Option<f64>>> {
     let mut programs: Vec<(String, Option<f64>)> = Vec::new();
     let mut places: HashMap<(usize, String), usize> = HashMap::new();
@@ -212,7 +213,7 @@ fn with_totals(row: Row, totals: Option<EntryTotals>) -> Row {
     }
 }
 
-/// What processes have reported about data that is missing.
+/// The remarks of processes about missing data.
 pub(super) fn remarks(survey: &Survey, threads: &[Head]) -> Vec<Remark> {
     let named = threads.iter().filter_map(|thread| {
         let name = thread.process_name.as_deref()?;

@@ -2,8 +2,8 @@
 //!
 //! Used by `profiler info` and `profiler diff`. A sample costs its thread one interval, and the
 //! processor time since the previous sample. This cost is the innermost function's own cost. It is
-//! added once to the total of every function on the stack, even if the function calls itself.
-//! Samples without a stack cost their thread the same, and no function.
+//! added once to the total of every function on the stack, even if the function calls itself. The
+//! cost of a sample without a stack is in the total of all samples, and in no function.
 //! Invariant: memory grows with the samples in the file and their stacks, not with the numbers in
 //! the file.
 //!
@@ -131,7 +131,7 @@ pub(crate) struct Functions {
     stacks: u64,
     /// The costs of all samples by block, including those without a stack.
     all: Vec<Cost>,
-    /// The costs of the samples without a stack.
+    /// The cost of the samples without a stack.
     without_stack: Cost,
     /// The costs of the stacks in the tables that threads share.
     shared: StackCosts,

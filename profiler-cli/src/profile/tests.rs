@@ -248,8 +248,8 @@ fn stacks_far_down_a_shared_table_are_counted() {
     );
 }
 
-/// A profile of this profiler, in the processed format: two programs of one process, of which the
-/// second one has a single sample, without a stack.
+/// A profile of this profiler in the processed format, with two programs of one process. The second
+/// program has one sample, which has no stack.
 fn of_programs() -> String {
     let thread = |pid: &str, samples: &str| {
         format!(

@@ -171,7 +171,7 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         Some(_) => session.spawn_observed(&options.shown_name(), command)?,
         None => session.spawn(&options.shown_name(), command)?,
     };
-    // After the program has inherited the usual limit.
+    // The program has already inherited the usual limit.
     descriptors::use_all();
     if options.name.is_none() {
         child.name_by_program();

@@ -92,8 +92,9 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
     }
 }
 
-/// How many of these processes were not recorded, and why most of them were not. `None` if all were
-/// recorded, or have nothing to show.
+/// The sentence about those of these processes that were not recorded: their number, and the most
+/// frequent reason. `None` if there are none. A process that had nothing to record is not one of
+/// them.
 fn unrecorded<'a>(verdicts: impl Iterator<Item = (&'a str, &'a Verdict)>) -> Option<String> {
     let mut first = None;
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();

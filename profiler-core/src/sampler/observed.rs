@@ -207,7 +207,7 @@ pub struct ObservedProcess {
     samples: SampleWriter,
     loaded: Vec<(LoadedFile, DefinitionId, Option<Arc<FileTables>>)>,
     snapshot: Snapshot,
-    /// The library that lets this process observe it, whose frames are left out.
+    /// The preloaded library. Its frames are left out of stacks.
     observing: Option<DefinitionId>,
     /// Whether a stack had an address in no known file.
     has_met_unknown: bool,
@@ -443,8 +443,8 @@ impl ObservedProcess {
     }
 }
 
-/// Whether a file is the library that is preloaded to observe a program: what it does in place of a
-/// function of the C library is shown as done by the caller.
+/// Whether a file is the library that is preloaded to observe a program. The library replaces
+/// functions of the C library. The time in such a replacement is shown as time of its caller.
 fn is_observing_library(path: &str) -> bool {
     path.rsplit('/').next() == Some(OBSERVING_LIBRARY)
 }

@@ -229,7 +229,8 @@ impl ThreadTable {
         self.all.insert(tid, thread);
     }
 
-    /// Whether a known thread is recorded.
+    /// Whether a thread is recorded. A thread that is not in the table counts as one without a
+    /// name.
     pub(super) fn selects_known(&self, tid: ThreadId) -> bool {
         let name = self.all.get(&tid).map(|thread| thread.name.as_str());
         self.selects(tid, name.unwrap_or_default())

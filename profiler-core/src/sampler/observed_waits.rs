@@ -120,7 +120,8 @@ impl ObservedClock {
         true
     }
 
-    /// What the clock has shown last, in nanoseconds. `None` if the system does not show it.
+    /// The last time that was read from the clock, in nanoseconds. `None` if the system does not
+    /// show it.
     #[must_use]
     pub const fn cpu_ns(&self) -> Option<u64> {
         self.cpu_ns
@@ -133,7 +134,7 @@ impl ObservedClock {
     }
 }
 
-/// What is to be recorded of a sample.
+/// The part of a sample that is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedSample {
     /// Its stack and its processor time.
@@ -153,9 +154,9 @@ pub struct ObservedThreads {
     times: LookTimes,
     /// Whether the session has samples at intervals.
     is_periodic: bool,
-    /// Whether stacks are recorded, also of waits.
+    /// Whether stacks are recorded, including those of waits.
     looks: bool,
-    /// Whether also threads that no filter selects have their processor time in samples.
+    /// Whether the processor time of threads that no filter selects is recorded, too.
     has_time_of_all: bool,
     /// The clock as it was noted last.
     clock: ObservedClock,
@@ -178,7 +179,7 @@ pub struct ObservedThreads {
     gone: GoneRows,
     /// Processor time that looks have recorded without stacks.
     stackless_ns: u64,
-    /// Processor time of threads while nothing was recorded.
+    /// Processor time that is left out because nothing was recorded at that time.
     skipped_ns: u64,
 }
 
@@ -257,7 +258,8 @@ impl ObservedThreads {
     }
 
     /// Notes a sample of a thread, and ends its wait. Returns the thread, the processor time since
-    /// its last sample, in nanoseconds, and what is to be recorded. With `discard`, that is nothing.
+    /// its last sample in nanoseconds, and the part of the sample that is recorded:
+    /// [`WantedSample::None`] with `discard`.
     pub fn begin_sample(
         &mut self,
         process: &mut ObservedProcess,
@@ -300,7 +302,7 @@ impl ObservedThreads {
         (tid, used, wanted)
     }
 
-    /// What is to be recorded of the samples of a thread, by the session's filters and features.
+    /// The part of a thread's samples that is recorded with the session's filters and features.
     fn wanted(&self, tid: ThreadId) -> WantedSample {
         if !self.is_periodic {
             return WantedSample::None;
@@ -313,13 +315,13 @@ impl ObservedThreads {
         }
     }
 
-    /// Whether the processor time that is in no sample may be recorded, as that of the main thread.
+    /// Whether the processor time that is in no sample is recorded, as time of the main thread.
     #[must_use]
     pub fn wants_rest(&self) -> bool {
         self.wanted(self.threads.main()) != WantedSample::None
     }
 
-    /// Finds the name of a thread that has its first sample.
+    /// Finds the name of a thread at its first sample, unless the thread was listed before.
     fn find_name(&mut self, tid: ThreadId) {
         let is_listed = |thread: &ObservedThread| thread.listed.is_some();
         if !self.threads.all.get(&tid).is_some_and(is_listed)

@@ -17,7 +17,8 @@ use crate::gather::verdict::Why;
 use crate::process_table::ObservedTime;
 use crate::push_sums::{DestinationRow, PushSums};
 
-/// The least processor time of observed processes about which there is a statement.
+/// The minimum processor time of observed processes for which the profile states how much is in
+/// samples.
 const SHORTEST_NS: u64 = 1_000_000;
 
 /// Collects the log entries of a capture.
@@ -62,7 +63,7 @@ impl GatheringLog {
         losses.into_iter().for_each(|losses| self.note(losses));
     }
 
-    /// Notes how many programs have left data that the session has not read.
+    /// Notes the number of programs whose files the session has not read.
     pub(crate) fn note_unread(&mut self, programs: u64) {
         if programs > 0 {
             self.note(format!(
@@ -77,7 +78,8 @@ impl GatheringLog {
         self.observed = time.filter(|time| time.used_ns >= SHORTEST_NS);
     }
 
-    /// The same for people, to be shown with the properties of the profile.
+    /// The time of the observed processes as a section of `meta.extra`, which viewers show with the
+    /// properties of the profile.
     pub(crate) fn sections(&self) -> Vec<MetaSection> {
         let of_time = |time: ObservedTime| MetaSection {
             label: "Observed processes",
@@ -144,7 +146,7 @@ fn millis(ns: u64) -> String {
     format!("{} ms", ns / 1_000_000)
 }
 
-/// A share in percent, rounded down: all only if nothing is missing.
+/// A share in percent, rounded down, so 100 % means that nothing is missing.
 fn percent(part: u64, whole: u64) -> String {
     format!("{} %", part.saturating_mul(100) / whole.max(1))
 }

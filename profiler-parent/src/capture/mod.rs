@@ -206,8 +206,8 @@ pub struct CaptureReport {
     /// ordinary recordings are within these bounds; texts exceed them if most markers have unique
     /// texts.
     pub left_out: Vec<String>,
-    /// The observed programs that are not in the profile, because the session has not read what they
-    /// recorded in time. The profile's log says so, too.
+    /// The number of observed programs that are not in the profile because the session has not read
+    /// their files in time. The profile's log contains this number, too.
     pub unread_programs: u64,
 }
 
@@ -251,7 +251,7 @@ pub(crate) struct CaptureSources {
 }
 
 impl CaptureSources {
-    /// Whether the session goes on. Its pools are gone, or going, at its end.
+    /// Returns an error if the session has ended, because its pools are then removed.
     fn check_session(&self) -> Result<(), CaptureError> {
         match self.session_end.try_recv() {
             Err(TryRecvError::Disconnected) => Err(CaptureError::SessionOver),
@@ -444,7 +444,8 @@ impl Capture {
                 (processes, Vec::new())
             }
         };
-        // A session that has ended meanwhile may have taken its pools before they were read.
+        // If the session has ended meanwhile, its pools may have been removed before they were
+        // read.
         self.sources.check_session()?;
         let bytes = file.commit()?;
         if let Some(continued) = continued {

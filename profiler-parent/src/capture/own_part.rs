@@ -82,7 +82,7 @@ impl Written {
         copy_remaining(&mut self.spool, out)
     }
 
-    /// Ends the profile with `meta`, which shows these `sections`.
+    /// Ends the profile with `meta`, which contains these `sections`.
     pub(crate) fn close(
         &self,
         clock: SessionClock,

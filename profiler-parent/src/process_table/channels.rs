@@ -40,7 +40,8 @@ impl ProcessTable {
     }
 
     /// Whether the reader of observed programs may write the pool of this process: its program is
-    /// observed, or was spawned without resources and is neither observed yet nor has joined.
+    /// observed and has not ended, or the process was spawned without resources, is not observed
+    /// and has not joined.
     #[cfg(feature = "observed")]
     pub(crate) fn may_be_observed(&self, key: PoolId) -> bool {
         let may_be = |process: &TrackedProcess| {
@@ -74,7 +75,7 @@ impl ProcessTable {
         })
     }
 
-    /// Undoes [`Self::observe_spawned`]: the pool cannot be written at present.
+    /// Undoes [`Self::observe_spawned`]. Called if the pool cannot be written at present.
     #[cfg(feature = "observed")]
     pub(crate) fn give_back_spawned(&self, key: PoolId) {
         self.change(key, |process| {

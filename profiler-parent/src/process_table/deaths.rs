@@ -163,7 +163,7 @@ impl ProcessTable {
 }
 
 impl TrackedProcess {
-    /// Notes the end of a process whose recording has ended before. A known status stays.
+    /// Notes the end of a process whose recording has ended before. A known status is kept.
     fn note_later_exit(&mut self, status: Option<ExitStatus>) {
         let is_known = matches!(self.state, ProcessState::Exited(Some(_)));
         if status.is_some() || !is_known {

@@ -107,7 +107,7 @@ impl ProcessTable {
         };
         let (pid, start) = (process.pid, process.start);
         if !self.executed.take(pid) {
-            return; // without reading the whole table
+            return; // the whole table is not read
         }
         for process in all.values_mut() {
             if is_earlier_program(process, pid, start) {

@@ -71,11 +71,11 @@ pub(crate) struct ProcessTable {
     changed: Condvar,
     arrivals: Mutex<Vec<(ArrivalSource, Arrivals)>>,
     observed_time: Mutex<Option<ObservedTime>>,
-    /// The processes that have executed another program and may run still.
+    /// The processes that have executed another program and may still run.
     executed: PidSet,
     /// The processes that were spawned without resources, and are neither observed nor have joined.
     awaiting: PidSet,
-    /// The files of observed programs that are not read yet.
+    /// The number of files of observed programs that are not read yet.
     unread_files: AtomicU64,
     missed_arrivals: AtomicU64,
     /// The number of processes that are being spawned without resources.

@@ -13,16 +13,16 @@ use super::ProcessTable;
 /// Processor time of observed processes, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedTime {
-    /// What the system accounts to them.
+    /// The time that the system accounts to them.
     pub(crate) used_ns: u64,
-    /// What is in samples, with or without stacks.
+    /// The time in samples, with or without stacks.
     pub(crate) recorded_ns: u64,
-    /// What is in samples with stacks.
+    /// The time in samples with stacks.
     pub(crate) sampled_ns: u64,
 }
 
 impl ObservedTime {
-    /// The sums of both.
+    /// The sum of both.
     #[cfg(feature = "observed")]
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl ProcessTable {
         *noted.unwrap_or_else(PoisonError::into_inner) = Some(time);
     }
 
-    /// Notes how many files of observed programs there are that are not read yet.
+    /// Notes the number of files of observed programs that are not read yet.
     #[cfg(feature = "observed")]
     pub(crate) fn set_unread_files(&self, number: u64) {
         self.unread_files.store(number, Ordering::Relaxed);

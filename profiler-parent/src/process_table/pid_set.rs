@@ -1,9 +1,9 @@
-//! Numbers of processes for which a question is asked often, so that the answer "no" does not read
-//! the whole table.
+//! Sets of process numbers. With them, the answer "no" to a frequent question about a process needs
+//! no search through the whole table.
 //!
-//! Part of the [`super::ProcessTable`], which may have thousands of entries. Invariant: a number may
-//! stay after its process has ended, so "yes" is checked in the table. The sets are bounded by the
-//! numbers that the system has.
+//! Part of the [`super::ProcessTable`], which may have thousands of entries. Invariants: a number
+//! may remain after its process has ended, so callers check the answer "yes" in the table; a set
+//! has at most as many entries as the system has process numbers.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! Processes that are being spawned without resources: they run before they are in the table.
 //!
-//! Part of the [`ProcessTable`]. Such a process may join, or end, before the call that spawns it has
-//! returned its number. Invariant: it is looked for again until it is added, for a limited time, so
-//! that it does not get a second entry.
+//! Part of the [`ProcessTable`]. Such a process may join, or end, before the call that spawns it
+//! has returned its number. Invariant: a search for such a process waits, for a limited time, until
+//! the process is added, so that it does not get a second entry.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use profiler_core::internal::sys;
 
 use super::ProcessTable;
 
-/// How long a process is waited for: far longer than a spawn takes on a busy machine.
+/// The maximum time for which a search waits. A spawn takes far less time, even on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Exists while a process is being spawned, until it is in the table.

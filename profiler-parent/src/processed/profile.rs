@@ -107,7 +107,7 @@ impl<'a> ProcessedProfile<'a> {
         self
     }
 
-    /// Shows these properties of the profile.
+    /// Sets the sections that viewers show with the properties of the profile.
     pub(crate) fn show_sections(&mut self, sections: Vec<MetaSection>) {
         self.sections = sections;
     }

@@ -48,7 +48,7 @@ pub(super) struct ControlLoop {
     pub(super) capture: Option<(GatherId, Sender<Input<PoolId>>)>,
     /// The callers that wait until at most the limit is held.
     shrinking: Vec<Sender<()>>,
-    /// At least the number of dead processes that have a pool.
+    /// An upper bound on the number of dead processes that have a pool.
     pub(super) dead_pools_at_most: usize,
     paused: Option<Control>,
     sampling_paused: Option<Control>,

@@ -51,7 +51,8 @@ impl ControlLoop {
 
     /// Limits the number of dead processes with a pool, because each pool uses a descriptor. Beyond
     /// the limit, the processes that died first lose their data, as if it were too old for the
-    /// memory limit. They are counted only if there may be too many: the table may be large.
+    /// memory limit. The processes are counted only if there may be too many, because the table may
+    /// be large.
     fn limit_dead_pools(&mut self) {
         let most = most_dead_pools();
         self.dead_pools_at_most = self.dead_pools_at_most.saturating_add(1);
@@ -64,7 +65,7 @@ impl ControlLoop {
             return;
         }
         dead.sort_unstable();
-        // Some more than necessary, so that they are counted less often.
+        // More are removed than necessary, so that they are counted less often.
         let kept = most - most / 16;
         for DeadPoolEntry { key, .. } in dead.iter().take(dead.len() - kept) {
             let held_bytes = self.destroy_dead(*key, Timestamp::MAX);

@@ -1,8 +1,8 @@
-//! Handles what the reader of observed programs tells, and the ends of their processes.
+//! Handles the events from the reader of observed programs, and the ends of their processes.
 //!
-//! Part of the supervisor's thread. Invariants: the end of an observed process is handled when the
-//! reader has read what it has left; a reader that does not answer delays that for a limited time
-//! only, so a caller gets the exit status in any case.
+//! Part of the supervisor's thread. Invariants: the end of an observed process is handled after the
+//! reader has read the rest of its file; a reader that does not answer delays this only for a
+//! limited time, so a caller always gets the exit status.
 
 use std::process::ExitStatus;
 
@@ -22,7 +22,7 @@ impl ControlLoop {
             ObservedEvent::Started { key } => {
                 self.observed.add(key);
                 self.account(Event::Connected { key });
-                // It may have changed since the program was admitted.
+                // The allowance may have changed since the program was admitted.
                 self.observed.set_allowance(key, self.allowance(key));
             }
             ObservedEvent::Updated { key, update } => self.hear_update(key, update),
@@ -30,8 +30,8 @@ impl ControlLoop {
         }
     }
 
-    /// Handles the end of an observation. The reader tells it again if it gets the news of the exit
-    /// after that: only the first time counts.
+    /// Handles the end of an observation. The reader reports the end again if it is told of the
+    /// exit later; only the first report counts.
     fn observation_ended(&mut self, key: PoolId, goes_on: bool) {
         let Some(told) = self.observed.remove(key) else {
             return;
@@ -45,8 +45,9 @@ impl ControlLoop {
         }
     }
 
-    /// Whether the reader tells the end of this process later, when it has read what the process has
-    /// left: its program is observed, or may have made a file that the reader has not met.
+    /// Whether the reader reports the end of this process later, after it has read the rest of the
+    /// process's file: its program is observed, or may have made a file that the reader has not
+    /// opened.
     pub(super) fn is_observed_until(&mut self, key: PoolId, status: Option<ExitStatus>) -> bool {
         let may_be_new = || self.context.processes.may_be_observed(key);
         self.observed.ends(key, status, may_be_new)

@@ -19,7 +19,7 @@ pub struct Logs {
 pub struct ProfilingLog {
     /// The sum over all of its threads.
     pub total: Option<EntryTotals>,
-    /// What it has reported about data that is missing, in words.
+    /// Its remarks about missing data.
     #[serde(default)]
     pub notices: Vec<String>,
 }
@@ -80,11 +80,11 @@ pub struct GatheringLog {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all(deserialize = "camelCase"), default)]
 pub struct ObservedTimeLog {
-    /// What the system accounts to them, in microseconds.
+    /// The time that the system accounts to them, in microseconds.
     pub used_us: u64,
-    /// What is in samples, with or without stacks, in microseconds.
+    /// The time in samples, with or without stacks, in microseconds.
     pub recorded_us: u64,
-    /// What is in samples with stacks, in microseconds.
+    /// The time in samples with stacks, in microseconds.
     pub sampled_us: u64,
 }
 

@@ -114,9 +114,9 @@ impl Meta {
     }
 
     /// Whether the processor time of a thread's first sample is known to be the time since the
-    /// thread's start, or since an earlier sample that the profile does not contain. So it is in
-    /// profiles of this profiler, which alone state their start in nanoseconds. In others, it may
-    /// be any number.
+    /// thread's start, or since an earlier sample that the profile does not contain. This holds for
+    /// profiles of this profiler, which are the only ones that state their start in nanoseconds. In
+    /// other profiles, the number may have any value.
     pub fn knows_first_cpu(&self) -> bool {
         self.start_unix_ns.is_some()
     }

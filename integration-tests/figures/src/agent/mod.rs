@@ -1,5 +1,6 @@
-//! Programs that `profiler record` observes: what it adds to them, how much longer they take, and what
-//! the session's reader uses; and the costs of the functions for C.
+//! The figures of observed programs: what `profiler record` adds to them, how much longer they
+//! take, and the processor time and memory of the session's reader. Also the costs of the functions
+//! for C.
 //!
 //! `start` measures the start of `/bin/true`, run alternately with and without the preloaded library
 //! (differences and ratios of medians). `reader` measures the reader's thread in a session of this
@@ -51,7 +52,7 @@ impl Observation {
         })
     }
 
-    /// Lets the program of `command` be observed.
+    /// Makes the session observe the program of `command`.
     fn observe(&self, command: &mut Command) -> Result<()> {
         let (name, value) = self.session.observed_variable()?;
         command.env(name, value).env("LD_PRELOAD", &self.library);

@@ -16,7 +16,7 @@ use integration_tests::{programs, tools};
 
 const ROUNDS: usize = 3;
 
-/// Runs its arguments, and prints their time and their processor time.
+/// Runs its arguments, and prints their duration and their processor time.
 const WATCH: &str = include_str!("watch.c");
 
 /// All figures of programs. Those that are not installed are left out.
@@ -111,7 +111,7 @@ fn shares_of(place: &Workplace, run: &Run) -> Result<Shares> {
     })
 }
 
-/// What the system says about a run of a program.
+/// The times of a run of a program.
 struct Run {
     seconds: f64,
     /// The processor time of all processes.

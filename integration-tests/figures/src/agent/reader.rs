@@ -1,4 +1,5 @@
-//! What the session's reader of observed programs uses, in a session of this process.
+//! The processor time and memory of the session's reader of observed programs, in a session of this
+//! process.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use integration_tests::patience::until;
 
 const IDLE: usize = 1000;
 const SECONDS: f64 = 10.0;
-/// Busy threads for some seconds.
+/// Runs busy threads for some seconds.
 const BUSY: &str = r#"
 #include <pthread.h>
 #include <time.h>
@@ -41,7 +42,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     idle(report)
 }
 
-/// The reader's processor time for a sample, with everything that it does besides.
+/// The reader's processor time per sample, including the time of all its other work.
 fn per_sample(report: &mut Report) -> Result<()> {
     let place = Workplace::new()?;
     let program = place.compile("busy", BUSY, &["-O2", "-pthread"])?;
@@ -59,7 +60,8 @@ fn per_sample(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The reader's share of a processor while a thousand processes wait, and how many of them are missing.
+/// The reader's share of a processor while a thousand processes wait, and the number of them that
+/// are missing.
 fn idle(report: &mut Report) -> Result<()> {
     let observation = Observation::new()?;
     let mut children: Vec<Child> = Vec::new();
@@ -76,7 +78,7 @@ fn idle(report: &mut Report) -> Result<()> {
     }
     until(|| listed(&observation) == IDLE);
     let missing = IDLE - listed(&observation);
-    // Until the programs count as idle.
+    // After this time, the programs count as idle.
     std::thread::sleep(Duration::from_secs(15));
     let began = reader_ns()?;
     std::thread::sleep(Duration::from_secs_f64(SECONDS));

@@ -1,4 +1,4 @@
-//! What is added to an observed program: the time of its start, threads, descriptors, memory.
+//! What observation adds to a program: time at its start, threads, descriptors and memory.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -55,7 +55,8 @@ fn start_us(change: impl FnOnce(&mut Command) -> Result<()>) -> Result<f64> {
     Ok(ns / 1e3)
 }
 
-/// How much longer a shell that starts a thousand programs takes, measured by itself.
+/// The duration of a shell that starts a thousand programs, below the command, as a multiple of its
+/// duration without the command. The shell measures its own duration.
 fn exec_ratio() -> Result<f64> {
     let place = Workplace::new()?;
     let script = format!("a=$(date +%s%N); {THOUSAND}; b=$(date +%s%N); echo $((b - a))");
@@ -71,7 +72,8 @@ fn exec_ratio() -> Result<f64> {
     Ok(median(&with) / median(&without))
 }
 
-/// What a process has below the command that it does not have alone.
+/// The threads, descriptors and bytes of the heap that the command adds to a process, and how much
+/// longer `getc` takes.
 fn traces(report: &mut Report) -> Result<()> {
     let place = Workplace::new()?;
     let program = place.compile("traces", TRACES, &["-O2"])?;

@@ -124,8 +124,9 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
     }
 }
 
-/// Why a process may not record, if that is because it has rights that its parent process did not
-/// give it, or belongs to another user. Forked processes that have changed their user do record.
+/// The reason why a process does not record if it has rights that its parent process did not give
+/// it, or belongs to another user. `None` for other processes. A forked process that has changed
+/// its user is recorded.
 fn rights(pid: u32) -> Option<Reason> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = |key: &str| -> Vec<u32> {

@@ -210,9 +210,9 @@ impl OtherMemory {
         }
     }
 
-    /// Fills `room` with the bytes from `address` on, up to the first page that is swapped out, is of
-    /// another kind, or is followed by none that is resident. Pages of private memory that the process
-    /// has never touched, such as those of a large variable on a stack, are filled with zeros.
+    /// Fills `room` with the bytes from `address` on, up to the first page that is not resident or
+    /// is of another kind. A page of private memory that the process has never touched, such as a
+    /// part of a large variable on a stack, is filled with zeros if a resident page follows.
     pub(crate) fn read(&self, address: u64, room: &mut [u8], kind: MemoryKind) -> MemoryRead {
         let Some(pages) = &self.pages else {
             return MemoryRead {
@@ -287,7 +287,7 @@ impl OtherMemory {
     }
 }
 
-/// What the system's table says about a page.
+/// The state of a page in the system's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageState {
     /// It is in memory, and of the wanted kind.
@@ -320,8 +320,8 @@ impl PageTable {
         }
     }
 
-    /// The state of the page at an offset, and how many bytes from there on have it. `None` behind
-    /// the range, and behind the entries that were read.
+    /// The state of the page at an offset, and the number of bytes from there on that have the same
+    /// state. `None` after the end of the range, or of the entries that were read.
     fn run(&self, at: usize, kind: MemoryKind) -> Option<(PageState, usize)> {
         let first = self.state(at, kind)?;
         let mut end = self.page_end(at);
@@ -331,7 +331,7 @@ impl PageTable {
         Some((first, end - at))
     }
 
-    /// The offset behind the page that has the byte at an offset.
+    /// The offset of the end of the page that contains the byte at an offset.
     fn page_end(&self, at: usize) -> usize {
         let page = page_size();
         let address = self.address.saturating_add(at as u64);

@@ -70,8 +70,9 @@ pub(super) fn action(
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
     // All other signals are blocked, so that no other handler leaves ours by a long jump. Faults
     // are not blocked, because the program must still be able to report them. `sigfillset` leaves
-    // out the C library's own signals, of which one cancels a thread: it would unwind our handler.
-    // SAFETY: the set is an array of bits, ours, and any of its bits may be set.
+    // out the signals of the C library. One of them cancels a thread, which would unwind our
+    // handler.
+    // SAFETY: the set is ours, and is an array of bits that may have any value.
     unsafe { (&raw mut action.sa_mask).write_bytes(0xff, 1) };
     // SIGSYS is not blocked either: the program's sandbox may answer system calls with it.
     for fault in [
@@ -360,7 +361,7 @@ pub(crate) mod tests {
             // SAFETY: the set is initialised.
             unsafe { libc::sigismember(&raw const ours.sa_mask, signal) == 1 }
         };
-        // Cancels a thread; changes the user of all threads.
+        // Signal 32 cancels a thread; signal 33 changes the user of all threads.
         assert!(is_blocked(32) && is_blocked(33) && is_blocked(libc::SIGALRM));
         assert!(!is_blocked(libc::SIGSEGV) && !is_blocked(libc::SIGSYS));
     }

@@ -19,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::sys::{facts_of, maps_file};
 
-/// The most processes between this one and one below it.
+/// The maximum depth of a process below this one.
 const MAX_DEPTH: usize = 256;
 
 /// A process that has made a file.
@@ -43,7 +43,8 @@ pub(super) struct Arrival {
 /// file of a process.
 ///
 /// # Errors
-/// If this process lacks the descriptors for that.
+/// If the file or a descriptor of the process cannot be opened, for example because this process
+/// has too many descriptors.
 pub(super) fn identify(
     path: &Path,
     header: &ObservedHeader,
@@ -77,9 +78,10 @@ pub(super) fn identify(
 ///
 /// Otherwise one that has this number in a PID namespace of its own. `is_known` tells whether the
 /// session reads another file of a process: a parent keeps the mappings of files that it has made
-/// in reserve for its children. A sandboxed process does not show its mappings; of those, the one
-/// that was started last is taken, because a process makes its file when it begins. It must be
-/// below this process: another user's container may have a process with this number, too.
+/// in reserve for its children. A sandboxed process does not show its mappings. Of the sandboxed
+/// processes below this one, the one that was started last is taken, because a process makes its
+/// file when it begins. Processes that are not below this one are ignored, because another user's
+/// container may have a process with this number, too.
 fn find(
     claimed: ProcessId,
     file: &File,
@@ -112,7 +114,7 @@ fn calls_itself(pid: ProcessId, claimed: ProcessId) -> bool {
     pid != claimed && innermost.and_then(|number| number.parse().ok()) == Some(claimed.get())
 }
 
-/// Whether this process, or one below it, has started a process.
+/// Whether a process is below this one: this process, or one below it, has started it.
 fn is_below(pid: ProcessId) -> bool {
     let parent = |pid: &ProcessId| Some(facts_of(*pid)?.parent);
     let above = std::iter::successors(Some(pid), parent).skip(1);

@@ -2,7 +2,8 @@
 //!
 //! Only this user may enter it. Memory is preferred: the files are as short-lived as the programs,
 //! and making one on a disk takes several times as long. A session holds a lock on its directory. A
-//! new session removes the directories of this user that have no lock: their sessions were killed.
+//! new session removes the directories of this user that are not locked, because their sessions
+//! were killed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,9 +16,9 @@ use profiler_sys::OwnFile;
 
 /// How the name of a directory begins.
 const PREFIX: &str = "profiler-observed-";
-/// The room that a file system should have: for about a hundred programs.
+/// The room that a file system should have. It suffices for about a hundred programs.
 const ROOM: u64 = 16 << 20;
-/// How long a directory is new after its last change.
+/// The time after its last change during which a directory counts as new.
 const NEW: Duration = Duration::from_secs(60);
 
 /// A private directory, which is removed at the end of the session.
@@ -109,7 +110,7 @@ fn remove_left_over(place: &Path) {
             let changed = about.modified().ok().and_then(|at| at.elapsed().ok());
             about.is_dir() && about.uid() == own && changed.is_some_and(|age| age > NEW)
         });
-        // A session that is about to lock its directory has just made it.
+        // A directory that is not new is locked, unless its session was killed.
         if is_left_over && let Some(lock) = locked(&path) {
             let _ = fs::remove_dir_all(&path);
             drop(lock);
@@ -117,7 +118,8 @@ fn remove_left_over(place: &Path) {
     }
 }
 
-/// Locks a directory. `None` if that is not possible, because its session has the lock.
+/// Locks a directory. `None` if that is not possible, for example because its session holds the
+/// lock.
 fn locked(path: &Path) -> Option<fs::File> {
     use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -126,7 +128,7 @@ fn locked(path: &Path) -> Option<fs::File> {
     Some(directory.into())
 }
 
-/// Where the directory may be, best first: those without room come last.
+/// The places for the directory, the best one first. Places without room come last.
 fn places() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|path| path.is_absolute());
@@ -137,7 +139,7 @@ fn places() -> Vec<PathBuf> {
     all
 }
 
-/// Whether a file system has room for the files of some programs, as far as it tells.
+/// Whether a file system reports that it has room for the files of some programs.
 fn has_room(place: &Path) -> bool {
     rustix::fs::statvfs(place)
         .is_ok_and(|about| about.f_bavail.saturating_mul(about.f_frsize) >= ROOM)

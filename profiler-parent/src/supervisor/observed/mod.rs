@@ -88,12 +88,12 @@ pub(crate) enum ReaderCommand {
     End,
 }
 
-/// What the supervisor hears about observed programs.
+/// An event of observed programs, for the supervisor.
 #[derive(Debug)]
 pub(crate) enum ObservedEvent {
     /// Programs are observed from now on: the reader takes commands.
     Began {
-        /// To the reader.
+        /// The channel to the reader.
         commands: Sender<ReaderCommand>,
         /// What it has done.
         progress: Arc<ReaderProgress>,
@@ -135,10 +135,10 @@ pub(super) struct ObservedService {
     processes: Arc<ProcessTable>,
 }
 
-/// How long a capture waits for a reader that does nothing.
+/// The time for which a capture waits for a reader that makes no progress.
 const MEETING_PATIENCE: Duration = Duration::from_secs(2);
-/// How many times as long it waits for a reader that goes on: thousands of programs may have ended
-/// that it has not met.
+/// The maximum number of times that a capture waits for [`MEETING_PATIENCE`] if the reader makes
+/// progress. Thousands of programs may have ended whose files the reader has not opened yet.
 const MAX_MEETING_PATIENCES: u32 = 15;
 
 /// How far the reader is, for threads that wait for it.

@@ -13,11 +13,12 @@ use profiler_core::time::Timestamp;
 
 use super::{ReaderCommand, ReaderProgress};
 
-/// The number of checks in which the reader does nothing, while it owes the end of a process, after
-/// which that end is no longer waited for. A check is made twice per second.
+/// The maximum number of checks in which the reader does nothing while the supervisor waits for it to
+/// answer about the end of a process. After that, the supervisor handles the end without the reader.
+/// A check is made twice per second.
 const MAX_SILENT_CHECKS: u32 = 10;
 
-/// The end of a process that was told to the reader.
+/// The end of a process that was reported to the reader.
 #[derive(Clone, Copy, Debug)]
 struct ToldEnd {
     /// The exit status, if it is known.
@@ -29,7 +30,7 @@ struct ToldEnd {
 pub(in crate::supervisor) struct ObservedPools {
     /// To the reader; `None` if no program is observed.
     commands: Option<Sender<ReaderCommand>>,
-    /// Each with the end of its process, if that was told to the reader.
+    /// The pools, each with the end of its process if that was reported to the reader.
     all: BTreeMap<PoolId, Option<ToldEnd>>,
     is_paused: bool,
     /// What the reader has done, and how much of it the last check has seen.
@@ -56,8 +57,9 @@ impl ObservedPools {
         self.all.entry(key).or_default();
     }
 
-    /// Removes the pool of a program that has ended. Returns the status of the process, if its end
-    /// was told to the reader and it is known. `None` if the reader does not write this pool.
+    /// Removes the pool of a program that has ended. Returns `None` if the reader does not write
+    /// this pool. Otherwise, returns the end of the process if it was reported to the reader, with
+    /// the exit status if that is known.
     pub(in crate::supervisor) fn remove(
         &mut self,
         key: PoolId,
@@ -67,8 +69,8 @@ impl ObservedPools {
     }
 
     /// Tells the reader that a process has ended, if its pool is one of these or `may_be_new`. The
-    /// reader answers with [`ObservedEvent::Ended`](super::ObservedEvent::Ended). False if it is not
-    /// told.
+    /// reader answers with [`ObservedEvent::Ended`](super::ObservedEvent::Ended). Returns false if
+    /// the reader is not told.
     pub(in crate::supervisor) fn ends(
         &mut self,
         key: PoolId,
@@ -88,8 +90,9 @@ impl ObservedPools {
         is_told
     }
 
-    /// Makes a check. Removes the pools whose ends the reader owes, if it has done nothing for
-    /// [`MAX_SILENT_CHECKS`] checks, and returns them with the status of their processes.
+    /// Makes a check. If the reader has done nothing for more than [`MAX_SILENT_CHECKS`] checks,
+    /// removes the pools for which it has to report the end, and returns them with the exit status
+    /// of their processes.
     pub(in crate::supervisor) fn take_overdue(&mut self) -> Vec<(PoolId, Option<ExitStatus>)> {
         let owed = self.all.iter();
         let owed = owed.filter_map(|(key, told)| Some((*key, (*told)?.status)));

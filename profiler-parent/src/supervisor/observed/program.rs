@@ -61,7 +61,8 @@ pub(super) struct ObservedProgram {
     updates: Arc<Mutex<ManagerUpdate>>,
     /// The processor time of the process when this program began.
     base_ns: u64,
-    /// The processor time in samples of the program, and at its end what is in no such sample.
+    /// The processor time in samples of the program. At its end, the rest of its time is added,
+    /// which is recorded without a stack.
     recorded_ns: u64,
     /// The processor time in samples with stacks.
     sampled_ns: u64,
@@ -145,8 +146,8 @@ impl ObservedProgram {
             .is_ok_and(|header| header.ending == Ending::Recorder as u32)
     }
 
-    /// Whether the process is a forked child that has not executed a program before this one, as the
-    /// file says.
+    /// Whether the process is a forked child that has not executed a program before this one,
+    /// according to the file.
     pub(super) fn is_fork(&self) -> bool {
         self.file
             .header()
@@ -340,13 +341,14 @@ impl ObservedProgram {
         }
     }
 
-    /// The processor time that is known and not to be recorded.
+    /// The known processor time that is not to be recorded.
     const fn left_out_ns(&self) -> u64 {
         self.discarded_ns.saturating_add(self.threads.skipped_ns())
     }
 
     /// Records what the program used besides its samples, ends its pool, and removes its file.
-    /// Returns its processor time. `clock_ns` is what the clock of its process has shown last.
+    /// Returns its processor time. `clock_ns` is the last time that was read from the clock of its
+    /// process.
     pub(super) fn end(
         mut self,
         files: &mut ObservedFiles,

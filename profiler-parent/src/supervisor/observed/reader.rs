@@ -64,8 +64,8 @@ pub(super) struct ObservedReader {
     orders: Receiver<ReaderCommand>,
     files: ObservedFiles,
     programs: HashMap<PoolId, Reading>,
-    /// The programs whose processes are not watched, each with its process, if that is found. The
-    /// files of the others are all that tells that they have ended.
+    /// The programs whose processes are not watched, each with its process if that is found. If it
+    /// is not found, only the file shows that the program has ended.
     hidden: BTreeMap<PoolId, Option<(ProcessId, ProcessStart)>>,
     seen: DirectoryState,
     /// In how many further passes the names are read.
@@ -90,6 +90,7 @@ pub(super) struct ObservedReader {
     touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<u64>>,
+    /// What it has done, for threads that wait for it.
     progress: Arc<ReaderProgress>,
     turns: Turns,
     /// When the next pass is made.
@@ -173,7 +174,7 @@ impl ObservedReader {
         }
     }
 
-    /// Tells how much of the processor time of all programs is in samples.
+    /// Notes in the process table how much of the processor time of all programs is in samples.
     fn tell_time(&self) {
         let running = self.programs.values();
         let running = running.map(|reading| reading.program.time(reading.clock.cpu_ns()));
@@ -340,8 +341,8 @@ impl ObservedReader {
         }
     }
 
-    /// Ends the programs of processes that are not watched, if they have stored their end, or the
-    /// system shows no such process.
+    /// Ends each program whose process is not watched if the program has stored its end, or if the
+    /// system does not show the process.
     fn end_hidden(&mut self) {
         let is_gone = |(pid, start)| facts_of(pid).is_none_or(|facts| facts.start != start);
         let has_ended = |(key, process): &(&PoolId, &Option<(ProcessId, ProcessStart)>)| {
@@ -415,7 +416,8 @@ impl ObservedReader {
         self.has_unfinished = !are_complete;
     }
 
-    /// Shows threads that wait for the reader that it goes on, and how much is left.
+    /// Counts a step for threads that wait for the reader, and notes the number of files that are
+    /// left.
     fn note_progress(&self, unread_files: u64) {
         self.progress.steps.fetch_add(1, Ordering::Relaxed);
         self.progress.unread.store(unread_files, Ordering::Relaxed);

@@ -1,19 +1,20 @@
 //! The processor time of processes at the end of the programs that they have replaced.
 //!
 //! Used by the reader's thread. A process keeps its clock when it executes another program, so the
-//! time of the new program begins where that of the old one has ended. Invariants: numbers of
-//! processes are used again, so a time counts only if it fits the new program; the number of
-//! entries is bounded.
+//! time of the new program begins where that of the old one has ended. Invariants: the system
+//! reuses process numbers, so a time counts only if it fits the new program; the number of entries
+//! is bounded.
 
 use std::collections::HashMap;
 
 use profiler_core::ids::ProcessId;
 
-/// The most processor time from the end of a program to the first instruction of the library in the
-/// next one: the system loads it and its libraries. Without an earlier program, from the start of the
-/// process.
+/// The maximum processor time in which the system loads a program and its libraries: from the end
+/// of the earlier program to the first instruction of the preloaded library. If there is no earlier
+/// program, the time begins at the start of the process.
 const MAX_LOADING_NS: u64 = 100_000_000;
-/// The most entries: those of processes whose next program is not observed stay.
+/// The maximum number of entries. The entry of a process whose next program is not observed is not
+/// removed.
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// The ends of the replaced programs.
@@ -31,13 +32,13 @@ impl ReplacedPrograms {
         }
     }
 
-    /// Forgets a process: it has ended, or its next program gets all its time.
+    /// Removes a process that has ended, or whose next program gets all of its time.
     pub(super) fn remove(&mut self, pid: ProcessId) {
         self.0.remove(&pid);
     }
 
-    /// The processor time of the process at which the time of a new program begins. The library in
-    /// it has begun at `began_cpu_ns`.
+    /// The processor time of the process at which the time of a new program begins. `began_cpu_ns`
+    /// is the processor time at the first instruction of the preloaded library in the new program.
     pub(super) fn begin(&mut self, pid: ProcessId, began_cpu_ns: u64) -> u64 {
         let ended = self.0.remove(&pid).unwrap_or(0);
         let loading = began_cpu_ns.checked_sub(ended);

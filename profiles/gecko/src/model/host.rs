@@ -1,11 +1,12 @@
 //! The machine on which a profile was recorded, and how exactly its start is known in wall time.
 //!
-//! Both formats write it into `meta` of the root: `hosts` for programs, with one entry, and `extra`
-//! for people, with the sections of the writer; viewers show it with the other properties of the
-//! profile. `profiler merge` aligns profiles of several machines by these keys. Written once per
-//! capture, by the process that writes the whole profile. Invariants: clocks are compared only in
-//! the boot in which the session has recorded; a pool of another boot, which may be that of another
-//! machine, gets no host name; all captures of a session state the same start.
+//! Both formats write it into `meta` of the root. `hosts`, which programs read, has one entry.
+//! `extra`, which viewers show with the other properties of the profile, has a section about the
+//! host and the sections of the writer. `profiler merge` aligns profiles of several machines by
+//! these keys. Written once per capture, by the process that writes the whole profile. Invariants:
+//! clocks are compared only in the boot in which the session has recorded; a pool of another boot,
+//! which may be that of another machine, gets no host name; all captures of a session state the
+//! same start.
 //!
 //! ```text
 //! start of the session:  wall time S, line s
@@ -157,8 +158,8 @@ fn own_name() -> String {
     name.unwrap_or_default()
 }
 
-/// Writes the keys `hosts` and `extra` of the root's `meta`. `extra` has the section of the host
-/// and these.
+/// Writes the keys `hosts` and `extra` of the root's `meta`. `extra` has the section about the
+/// host, followed by `sections`.
 pub fn write_host<W: Write>(
     process: &ProcessModel<'_>,
     sections: &[MetaSection],

@@ -28,7 +28,7 @@ pub struct MetaSection {
 }
 
 impl MetaSection {
-    /// Writes it as an element of the list `extra`.
+    /// Writes the section as an element of the list `extra`.
     pub(super) fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
         out.begin_object();
         out.entry_str("label", self.label);

@@ -98,13 +98,13 @@ impl ObservedReader {
     }
 
     /// Whether a program has just begun: it may be about to call the profiler, and is then never
-    /// observed. Its samples stay in its file, which gets more room as soon as there are some.
+    /// observed. Its samples stay in its file, which gets more room when there are samples.
     fn is_young(&mut self, name: &OsString, file: &mut ObservedFile) -> bool {
         let looks = self.young.entry(name.clone()).or_default();
         *looks = looks.saturating_add(1);
         let used = file.used_pages();
         if used > 0 {
-            // Without room in the file system, it goes on with what it has.
+            // If the file system has no room, the program uses the pages that it has.
             let _ = file.grant(1);
         }
         *looks <= YOUNG_LOOKS && used < FIRST_RING_PAGES / 2
@@ -253,7 +253,7 @@ impl ObservedReader {
         made.map(|pool| (key, pool))
     }
 
-    /// Gives up what was claimed for a process.
+    /// Gives up the memory that was claimed for a process.
     fn forget(&self, key: PoolId) {
         self.supervisor
             .send(SupervisorEvent::Accounting(Event::Forgotten { key }));
@@ -309,7 +309,7 @@ fn writer(pool: &OwnFile, arrival: &Arrival, header: &ObservedHeader) -> io::Res
     PoolWriter::new(file, process).map_err(io::Error::other)
 }
 
-/// Why a program has no pool, after an operation has failed.
+/// The reason why a program has no pool, after an operation has failed with this error.
 fn unplaced(error: &io::Error) -> Unplaced {
     if is_exhaustion(error) {
         Unplaced::Later
@@ -318,7 +318,8 @@ fn unplaced(error: &io::Error) -> Unplaced {
     }
 }
 
-/// Whether an operation has failed because this process or the system lacks something at present.
+/// Whether an operation has failed because this process or the system lacks descriptors or memory
+/// at present.
 fn is_exhaustion(error: &io::Error) -> bool {
     let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
     error
