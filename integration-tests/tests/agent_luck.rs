@@ -110,6 +110,10 @@ fn goes_on_without_files(prevent: &str, allow: Option<&str>) -> anyhow::Result<(
     assert_eq!(recorded.output.status.code(), Some(3), "{said}");
     let profile = recorded.profile()?;
     assert!(has_used(&profile, "before", 97_000_000), "{said}");
+    assert!(
+        !has_used(&profile, "during", 1),
+        "it could make a file: {said}"
+    );
     if allow.is_some() {
         assert!(has_used(&profile, "after", 97_000_000), "{said}");
     }
@@ -123,7 +127,7 @@ own_process_tests! {
     );
     programs_run_in_a_session_whose_directory_is_read_only: goes_on_without_files(
         "mkdir below; mount --bind $XDG_RUNTIME_DIR below; mount -o remount,bind,ro below; \
-         mount --move below $XDG_RUNTIME_DIR; ! touch $directory/file 2>/dev/null",
+         mount --move below $XDG_RUNTIME_DIR; if touch $directory/file 2>/dev/null; then exit 9; fi",
         None,
     );
 }
