@@ -88,6 +88,10 @@ fn in_own_file_system(
     Ok(Some(place.recorded(output)))
 }
 
+/// Waits until the session has removed the files of the last process, whose room could be used again.
+const AWAIT_REMOVAL: &str =
+    "while ls $directory | grep -q $(printf %016x $!); do sleep 0.01; done;";
+
 /// Checks that all programs of a script do as they should while no file can be made in the session's
 /// directory, and that the programs before that and after it are recorded.
 fn goes_on_without_files(prevent: &str, allow: Option<&str>) -> anyhow::Result<()> {
@@ -96,7 +100,7 @@ fn goes_on_without_files(prevent: &str, allow: Option<&str>) -> anyhow::Result<(
     let during = place.compile("during", SPIN, &["-pthread"])?;
     let after = place.compile("after", SPIN, &["-pthread"])?;
     let script = format!(
-        "{FIND_DIRECTORY} \"$0\" 100; {prevent}; \"$1\" 100; (exit 5) || code=$?; \
+        "{FIND_DIRECTORY} \"$0\" 100 & wait $!; {AWAIT_REMOVAL} {prevent}; \"$1\" 100; (exit 5) || code=$?; \
          \"$1\" 100 & wait $!; {}; \"$2\" 100; echo $code; exit 3",
         allow.unwrap_or(":")
     );
