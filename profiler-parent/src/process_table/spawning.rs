@@ -82,11 +82,12 @@ mod tests {
         table.await_spawned(PID, Some(PID)); // of another process: it returns
         let waiting = Arc::clone(&table);
         let (sender, waits) = crossbeam_channel::bounded(0);
-        let waiter = std::thread::spawn(move || {
+        let waiter = profiler_sys::spawn_quiet("waiter", move || {
             let _ = sender.send(());
             waiting.await_spawned(PID, own);
             waiting.lock().len()
-        });
+        })
+        .unwrap();
         assert!(waits.recv().is_ok());
         std::thread::sleep(PATIENCE / 4);
         assert!(!waiter.is_finished(), "it does not wait");
