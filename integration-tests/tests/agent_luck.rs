@@ -118,6 +118,7 @@ fn goes_on_without_files(prevent: &str, allow: Option<&str>) -> anyhow::Result<(
         !has_used(&profile, "during", 1),
         "it could make a file: {said}"
     );
+    assert!(said.contains("had no room for some time"), "{said}");
     if allow.is_some() {
         assert!(has_used(&profile, "after", 97_000_000), "{said}");
     }

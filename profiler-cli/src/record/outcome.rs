@@ -62,6 +62,9 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
         "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
         report.bytes
     ));
+    for remark in &report.left_out {
+        tell(&format!("profiler: {}", plain(remark)));
+    }
     if report.unread_programs > 0 {
         tell(&format!(
             "profiler: {} more programs are not in the profile: what they recorded was not read in \

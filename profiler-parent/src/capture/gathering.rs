@@ -134,6 +134,9 @@ pub(super) fn run(
     gathering
         .log
         .note_unread(sources.processes.missed_arrivals());
+    gathering
+        .log
+        .note_full_directory(sources.processes.had_full_directory());
     let Gathering {
         parts,
         log,

@@ -20,6 +20,9 @@ use crate::push_sums::{DestinationRow, PushSums};
 /// The minimum processor time of observed processes for which the profile states how much is in
 /// samples.
 const SHORTEST_NS: u64 = 1_000_000;
+/// What a capture says if the directory of observed programs had no room at some time.
+pub(super) const FULL_DIRECTORY: &str = "the directory for the files of observed programs had no \
+     room for some time: programs that began then are not in the profile";
 
 /// Collects the log entries of a capture.
 #[derive(Debug)]
@@ -70,6 +73,13 @@ impl GatheringLog {
                 "{programs} programs are not in this profile: the session has not read their files \
                  in time"
             ));
+        }
+    }
+
+    /// Notes that the programs of some time could make no files for their samples.
+    pub(crate) fn note_full_directory(&mut self, was_full: bool) {
+        if was_full {
+            self.note(FULL_DIRECTORY);
         }
     }
 

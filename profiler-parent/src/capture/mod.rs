@@ -428,7 +428,7 @@ impl Capture {
         let mut series = continued.map_or_else(CaptureSeries::default, |series| {
             lock_series(series).clone().continued()
         });
-        let (processes, left_out) = match self.format {
+        let (processes, mut left_out) = match self.format {
             Format::Processed => processed_capture::run(
                 &self.sources,
                 &self.selection,
@@ -444,6 +444,9 @@ impl Capture {
                 (processes, Vec::new())
             }
         };
+        if self.sources.processes.had_full_directory() {
+            left_out.push(log::FULL_DIRECTORY.to_owned());
+        }
         // If the session has ended meanwhile, its pools may have been removed before they were
         // read.
         self.sources.check_session()?;

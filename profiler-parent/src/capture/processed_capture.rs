@@ -113,6 +113,7 @@ pub(super) fn run(
     log.note_pushes(&sources.pushes);
     log.note_observed(table.observed_time());
     log.note_unread(table.missed_arrivals());
+    log.note_full_directory(table.had_full_directory());
     profile.show_sections(log.sections());
     let incomplete = incomplete(table, &settled, spec.later.ticks);
     let mut processes = Vec::new();

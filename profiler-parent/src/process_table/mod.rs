@@ -32,7 +32,7 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 #[cfg(feature = "observed")]
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use profiler_core::ids::PoolId;
@@ -78,6 +78,8 @@ pub(crate) struct ProcessTable {
     /// The number of files of observed programs that are not read yet.
     unread_files: AtomicU64,
     missed_arrivals: AtomicU64,
+    /// Whether programs could make no files at some time.
+    had_full_directory: AtomicBool,
     /// The number of processes that are being spawned without resources.
     #[cfg(feature = "observed")]
     spawning: AtomicUsize,

@@ -47,6 +47,17 @@ impl ProcessTable {
         self.unread_files.store(number, Ordering::Relaxed);
     }
 
+    /// Notes that programs can make no files at present.
+    #[cfg(feature = "observed")]
+    pub(crate) fn note_full_directory(&self) {
+        self.had_full_directory.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether programs could make no files at some time: those that began then are not observed.
+    pub(crate) fn had_full_directory(&self) -> bool {
+        self.had_full_directory.load(Ordering::Relaxed)
+    }
+
     /// Waits, for a short time, while there are files of observed programs that are not read yet.
     pub(crate) fn await_reader(&self) {
         let mut pauses = 0..20;

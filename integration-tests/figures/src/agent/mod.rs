@@ -3,10 +3,11 @@
 //! for C.
 //!
 //! `start` measures the start of `/bin/true`, run alternately with and without the preloaded library
-//! (differences and ratios of medians). `reader` measures the reader's thread in a session of this
-//! process. `programs` measures well-known programs below the command. The functions for C are measured
+//! (differences and ratios of medians). `held` measures the handler. `reader` measures the reader's
+//! thread in a session of this process. `programs` measures well-known programs below the command. The functions for C are measured
 //! by a program in C (`costs.c`), in a process that joins the session.
 
+mod held;
 mod programs;
 mod reader;
 mod start;
@@ -26,6 +27,7 @@ const COSTS: &str = include_str!("costs.c");
 /// All figures of observed programs, and of the interface for C.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     start::measure(report)?;
+    held::measure(report)?;
     reader::measure(report)?;
     costs(report)?;
     programs::measure(report)

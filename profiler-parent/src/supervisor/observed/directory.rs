@@ -12,7 +12,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use profiler_observed::file::ObservedFile;
 use profiler_sys::OwnFile;
+use rustix::fs::StatVfsMountFlags;
 
 /// How the name of a directory begins.
 const PREFIX: &str = "profiler-observed-";
@@ -66,6 +68,14 @@ impl ObservedDirectory {
     /// The path.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether no program can make its file at present: the file system has no room, or is read-only.
+    pub(super) fn is_full(&self) -> bool {
+        rustix::fs::statvfs(&self.path).is_ok_and(|about| {
+            let free = about.f_bavail.saturating_mul(about.f_frsize);
+            free < ObservedFile::first_bytes() || about.f_flag.contains(StatVfsMountFlags::RDONLY)
+        })
     }
 
     /// A value that changes when a file is made or removed.

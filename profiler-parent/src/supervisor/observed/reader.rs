@@ -261,6 +261,9 @@ impl ObservedReader {
         }
         if self.turns.pass().is_multiple_of(IDLE_PASSES) {
             self.end_hidden();
+            if self.directory.is_full() {
+                self.context.processes.note_full_directory();
+            }
         }
         let due = self.turns.take_due();
         let keys = if is_asked {
