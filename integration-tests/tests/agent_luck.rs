@@ -127,7 +127,7 @@ fn goes_on_without_files(prevent: &str, allow: Option<&str>) -> anyhow::Result<(
 
 own_process_tests! {
     programs_run_in_a_session_whose_file_system_is_full: goes_on_without_files(
-        "dd if=/dev/zero of=$directory/../full bs=4096 2>/dev/null || true",
+        "while printf %4096s x >>$directory/../full; do :; done 2>/dev/null",
         Some("rm $directory/../full"),
     );
     programs_run_in_a_session_whose_directory_is_read_only: goes_on_without_files(

