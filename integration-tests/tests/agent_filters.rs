@@ -104,8 +104,8 @@ int main(void) {
 }
 "#;
 
-/// Checks that a program does the same and succeeds when it is recorded, and that the 200 ms that it
-/// uses before it filters its calls are in the profile.
+/// Checks that a program does the same and succeeds when it is recorded, and that the profile has
+/// the 200 ms that it uses before it filters its calls.
 fn is_unharmed(name: &str, source: &str, words: &[&str]) -> anyhow::Result<()> {
     let place = Workplace::new()?;
     let program = place.compile(name, source, &["-pthread"])?;

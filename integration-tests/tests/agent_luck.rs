@@ -57,7 +57,7 @@ fn programs_go_on_if_their_session_is_killed() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records a script in a session whose directory is in a file system of its own, of 24 MiB, which is
+/// Records a script in a session whose directory is in a separate file system of 24 MiB, which is
 /// mounted at `runtime`. `None` if that is not possible here.
 fn in_own_file_system(
     place: &Workplace,
@@ -88,7 +88,8 @@ fn in_own_file_system(
     Ok(Some(place.recorded(output)))
 }
 
-/// Waits until the session has removed the files of the last process, whose room could be used again.
+/// Waits until the session has removed the files of the last process. Their room could be used
+/// again.
 const AWAIT_REMOVAL: &str =
     "while ls $directory | grep -q $(printf %016x $!); do sleep 0.01; done;";
 

@@ -199,8 +199,8 @@ impl ObservedFile {
         Ok(ObservedText::parse(&bytes))
     }
 
-    /// The number of pages that have been used, of those that exist from the start. 0 if the file
-    /// cannot be read.
+    /// The number of pages that have been used, among the pages that exist from the start. 0 if the
+    /// file cannot be read.
     #[must_use]
     pub fn used_pages(&self) -> usize {
         let mut claimed = [0; FIRST_RING_PAGES];

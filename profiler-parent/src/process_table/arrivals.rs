@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError};
 
 use super::ProcessTable;
 
-/// Waits until all processes are in the table that have arrived. Returns the number of those that
-/// are not.
+/// Waits until the processes that have arrived are in the table. Returns the number of processes
+/// that are not.
 #[derive(Clone)]
 pub(super) struct Arrivals(Arc<dyn Fn() -> u64 + Send + Sync>);
 

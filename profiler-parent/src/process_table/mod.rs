@@ -77,6 +77,7 @@ pub(crate) struct ProcessTable {
     awaiting: PidSet,
     /// The number of files of observed programs that are not read yet.
     unread_files: AtomicU64,
+    /// The number of processes that had arrived at the last wait and were not in the table after it.
     missed_arrivals: AtomicU64,
     /// Whether programs could make no files at some time.
     had_full_directory: AtomicBool,
@@ -94,10 +95,13 @@ impl ProcessTable {
     pub(crate) fn add(&self, key: PoolId, mut process: TrackedProcess) {
         process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
         process.began = (!process.is_over()).then(Timestamp::now);
-        if process.awaits_program() {
-            self.awaiting.insert(process.pid);
+        let waiting = process.awaits_program().then_some(process.pid);
+        let mut all = self.lock();
+        all.insert(key, process);
+        // After that: a search that finds the number expects the entry.
+        if let Some(pid) = waiting {
+            self.awaiting.insert(pid);
         }
-        self.lock().insert(key, process);
     }
 
     /// Notes that a dead process has no data left. If too many such processes are listed, removes

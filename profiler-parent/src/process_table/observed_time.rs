@@ -47,6 +47,11 @@ impl ProcessTable {
         self.unread_files.store(number, Ordering::Relaxed);
     }
 
+    /// The number of files of observed programs that are not read yet.
+    pub(crate) fn unread_files(&self) -> u64 {
+        self.unread_files.load(Ordering::Relaxed)
+    }
+
     /// Notes that programs can make no files at present.
     #[cfg(feature = "observed")]
     pub(crate) fn note_full_directory(&self) {
@@ -61,7 +66,7 @@ impl ProcessTable {
     /// Waits, for a short time, while there are files of observed programs that are not read yet.
     pub(crate) fn await_reader(&self) {
         let mut pauses = 0..20;
-        while self.unread_files.load(Ordering::Relaxed) > 0 && pauses.next().is_some() {
+        while self.unread_files() > 0 && pauses.next().is_some() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -4,8 +4,9 @@
 //!
 //! `start` measures the start of `/bin/true`, run alternately with and without the preloaded library
 //! (differences and ratios of medians). `held` measures the handler. `reader` measures the reader's
-//! thread in a session of this process. `programs` measures well-known programs below the command. The functions for C are measured
-//! by a program in C (`costs.c`), in a process that joins the session.
+//! thread in a session of this process. `programs` measures well-known programs below the command.
+//! The functions for C are measured by a program in C (`costs.c`), in a process that joins the
+//! session.
 
 mod held;
 mod programs;

@@ -1,9 +1,10 @@
 //! The time that well-known programs of several processes take below `profiler record`, divided by
 //! the time that they take without it.
 //!
-//! Called by the figures of the agent. A small program measures the program's own time, which does not
-//! contain the time in which the command writes the profile. Each program runs alternately with and
-//! without the command. The processor time in a profile is compared with what the system has counted.
+//! Called by the figures of the agent. A small program measures the program's own time, which does
+//! not contain the time in which the command writes the profile. Each program runs alternately with
+//! and without the command. The processor time in a profile is compared with the time that the
+//! system has counted.
 
 use std::process::{Command, Stdio};
 

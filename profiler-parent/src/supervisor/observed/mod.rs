@@ -29,8 +29,8 @@ mod replaced;
 mod turns;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
@@ -79,8 +79,8 @@ pub(crate) enum ReaderCommand {
         /// The process.
         pid: ProcessId,
     },
-    /// All programs that have begun until now are to be met, and their samples read. Gets the number
-    /// of those that could not be met.
+    /// All programs that have begun until now are to be met, and their samples read. The sender gets
+    /// the number of programs that could not be met.
     Meet(Sender<u64>),
     /// Nothing is recorded until further notice, or again.
     Pause(bool),
@@ -146,13 +146,15 @@ const MAX_MEETING_PATIENCES: u32 = 15;
 pub(crate) struct ReaderProgress {
     /// Counts what it has done.
     steps: AtomicU64,
-    /// The files that it has found and not read yet.
-    unread: AtomicU64,
 }
 
 /// Waits, for a limited time, until the reader has met all programs that have begun until now.
-/// Returns the number of those that it has not met.
-fn meet(reader: &Sender<ReaderCommand>, progress: &ReaderProgress) -> u64 {
+/// Returns the number of programs that it has not met.
+fn meet(
+    reader: &Sender<ReaderCommand>,
+    progress: &ReaderProgress,
+    processes: &Weak<ProcessTable>,
+) -> u64 {
     let (sender, met) = bounded(1);
     if reader.send(ReaderCommand::Meet(sender)).is_err() {
         return 0;
@@ -165,7 +167,8 @@ fn meet(reader: &Sender<ReaderCommand>, progress: &ReaderProgress) -> u64 {
             Err(_) => break,
         }
     }
-    progress.unread.load(Ordering::Relaxed)
+    let processes = processes.upgrade();
+    processes.map_or(0, |processes| processes.unread_files())
 }
 
 impl ObservedService {
@@ -204,7 +207,10 @@ impl ObservedService {
         );
         let thread = spawn_quiet("profiler-observed", move || reader.run())?;
         let to_reader = commands.clone();
-        processes.set_arrivals(ArrivalSource::Observed, move || meet(&to_reader, &progress));
+        let table = Arc::downgrade(&processes);
+        processes.set_arrivals(ArrivalSource::Observed, move || {
+            meet(&to_reader, &progress, &table)
+        });
         Ok(Self {
             directory,
             value,

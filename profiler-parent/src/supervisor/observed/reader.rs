@@ -159,7 +159,7 @@ impl ObservedReader {
         let meetings = std::mem::take(&mut self.meetings);
         if !meetings.is_empty() {
             self.meet_young();
-            let unmet = self.progress.unread.load(Ordering::Relaxed);
+            let unmet = self.context.processes.unread_files();
             self.pass(true);
             self.record_waits();
             self.tell_time();
@@ -423,7 +423,6 @@ impl ObservedReader {
     /// left.
     fn note_progress(&self, unread_files: u64) {
         self.progress.steps.fetch_add(1, Ordering::Relaxed);
-        self.progress.unread.store(unread_files, Ordering::Relaxed);
         self.context.processes.set_unread_files(unread_files);
     }
 
