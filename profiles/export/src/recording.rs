@@ -135,6 +135,7 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
             time: self.time,
             interval_ns: survey.meta.interval_ns(),
             cpu_unit_ns: survey.meta.cpu_unit_ns(),
+            knows_first_cpu: survey.meta.knows_first_cpu(),
             shift_ns: bounded_ns(survey.shift_ms(read.part)),
             paused: pauses(read, survey),
         };

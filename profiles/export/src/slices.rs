@@ -3,9 +3,9 @@
 //!
 //! Used by [`super::recording`]. A sample and its processor time represent the time since the
 //! previous sample, so a period in which no sample was possible remains one slice of its whole
-//! length. The first sample of a thread represents one interval. If it has the weight 0 and no
-//! stack, as in a batch that continues a series, it represents no time, and the second sample
-//! represents the time since then. Invariant: the slices of a thread are consecutive, and their sum
+//! length. The first sample of a thread represents one interval, or its processor time if that is
+//! longer and its start is known. If it has the weight 0 and no stack, as in a batch that continues
+//! a series, it represents no time, and the second sample represents the time since then. Invariant: the slices of a thread are consecutive, and their sum
 //! is the time from the start of the first slice to the last sample.
 //!
 //! Samples with their own durations (weights in milliseconds, as in an import) last from their time
@@ -52,6 +52,8 @@ pub(super) struct Cut {
     pub(super) time: TimeKind,
     pub(super) interval_ns: i64,
     pub(super) cpu_unit_ns: Option<f64>,
+    /// Whether the start of the processor time of a thread's first sample is known.
+    pub(super) knows_first_cpu: bool,
     /// Nanoseconds added to all times.
     pub(super) shift_ns: i64,
     /// The periods without sampling.
@@ -86,7 +88,7 @@ impl Cut {
         let length = if is_border {
             0
         } else {
-            self.interval_ns.min(FARTHEST)
+            self.first_length(thread)
         };
         let mut before = times.peek().map_or(0, |first| first.saturating_sub(length));
         for (row, at) in times.enumerate().skip(usize::from(is_border)) {
@@ -97,14 +99,15 @@ impl Cut {
             }
             let start = before + paused;
             let stack = nodes.get(row).copied().flatten();
-            let cpu = self.cpu(thread, row);
+            let measured = self.cpu(thread, row);
+            let is_known = row > 0 || self.knows_first_cpu;
+            let cpu = measured.filter(|_| is_known).unwrap_or(0);
             let func = stack.and_then(|stack| Some(tables.leaf(stack)?.func));
             let is_idle = match self.time {
-                TimeKind::Cpu => !debts.is_busy(func, cpu, at - start, row == 0),
-                TimeKind::Wall => stack.is_none() && cpu == Some(0),
+                // Without a measurement the thread may have run.
+                TimeKind::Cpu => measured.is_some() && !debts.is_busy(func, cpu, at - start),
+                TimeKind::Wall => stack.is_none() && measured == Some(0),
             };
-            // The processor time of the first sample has an unknown start.
-            let cpu = cpu.filter(|_| row > 0).unwrap_or(0);
             slices.push(Slice {
                 start,
                 end: at,
@@ -117,6 +120,13 @@ impl Cut {
             before = at;
         }
         slices
+    }
+
+    /// The time that the first sample represents.
+    fn first_length(&self, thread: &RawThread) -> i64 {
+        let cpu = self.cpu(thread, 0).filter(|_| self.knows_first_cpu);
+        let cpu = cpu.map_or(0, u64::cast_signed);
+        self.interval_ns.max(cpu).min(FARTHEST)
     }
 
     fn times(&self, thread: &RawThread) -> impl Iterator<Item = i64> {
@@ -193,16 +203,8 @@ impl Debts {
 
     /// Whether the slice counts as busy. Adds its processor time to the debt of its function, and
     /// subtracts its length if it does.
-    fn is_busy(
-        &mut self,
-        func: Option<FuncId>,
-        cpu: Option<u64>,
-        length: i64,
-        is_first: bool,
-    ) -> bool {
-        // Without a measurement the thread may have run.
-        let Some(cpu) = cpu else { return true };
-        if cpu == 0 || is_first {
+    fn is_busy(&mut self, func: Option<FuncId>, cpu: u64, length: i64) -> bool {
+        if cpu == 0 {
             return false;
         }
         let of_func = func.and_then(|func| self.by_func.get_or_insert_with(func.0, || 0));
@@ -258,6 +260,7 @@ mod tests {
             time,
             interval_ns: MS,
             cpu_unit_ns: Some(1.0),
+            knows_first_cpu: false,
             shift_ns: 0,
             paused,
         };
@@ -332,6 +335,7 @@ mod tests {
             time: TimeKind::Wall,
             interval_ns: MS,
             cpu_unit_ns: Some(1.0),
+            knows_first_cpu: false,
             shift_ns: 0,
             paused: Pauses::default(),
         };
@@ -339,6 +343,30 @@ mod tests {
         let slices = cut.slices(&thread, &tables(), &nodes, &mut Debts::default());
         assert_eq!(lengths(&slices), [(4000, false)]);
         assert_eq!(slices[0].cpu, 300, "its start is known");
+    }
+
+    #[test]
+    fn the_processor_time_of_a_first_sample_counts_if_its_start_is_known() {
+        let mut thread = RawThread::default();
+        let cpu = vec![30e6, 1e6];
+        thread.samples = Table::of([vec![0.0; 2], vec![50.0, 51.0], vec![], cpu, vec![]]);
+        let nodes = [Some(NodeId(0)); 2];
+        for (knows_first_cpu, first, cpu) in [
+            (true, (30_000, false), 30_000_000),
+            (false, (1000, true), 0),
+        ] {
+            let cut = Cut {
+                time: TimeKind::Cpu,
+                interval_ns: MS,
+                cpu_unit_ns: Some(1.0),
+                knows_first_cpu,
+                shift_ns: 0,
+                paused: Pauses::default(),
+            };
+            let slices = cut.slices(&thread, &tables(), &nodes, &mut Debts::default());
+            assert_eq!(lengths(&slices), [first, (1000, false)]);
+            assert_eq!(slices[0].cpu, cpu);
+        }
     }
 
     #[test]
