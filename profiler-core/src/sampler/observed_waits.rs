@@ -111,7 +111,7 @@ impl ObservedClock {
             return false;
         }
         *self = Self {
-            cpu_ns,
+            cpu_ns: cpu_ns.or(self.cpu_ns), // a process that has ended has no clock
             since: now(),
             until: None,
             until_before: self.until,
@@ -120,8 +120,8 @@ impl ObservedClock {
         true
     }
 
-    /// The last time that was read from the clock, in nanoseconds. `None` if the system does not
-    /// show it.
+    /// The last time that was read from the clock, in nanoseconds. `None` if the system has never
+    /// shown it.
     #[must_use]
     pub const fn cpu_ns(&self) -> Option<u64> {
         self.cpu_ns
@@ -385,6 +385,12 @@ impl ObservedThreads {
         if !std::mem::replace(&mut self.is_replaced, true) {
             self.suspend(process);
         }
+    }
+
+    /// Whether the process has been found to have executed another program.
+    #[must_use]
+    pub const fn is_replaced(&self) -> bool {
+        self.is_replaced
     }
 
     fn count(&mut self, process: &mut ObservedProcess, other: &OtherProcess) {

@@ -364,21 +364,25 @@ impl ObservedProgram {
         } else {
             now
         };
-        let used = header.ended_cpu_ns.saturating_sub(self.base_ns);
         let ended_cpu_ns = is_orderly.then_some(header.ended_cpu_ns);
+        // A program that was killed, or whose filter forbids it to read the clock, stores no time.
+        let is_all_its_own = is_orderly || !self.threads.is_replaced();
+        let known_cpu_ns = ended_cpu_ns.or(clock_ns.filter(|_| is_all_its_own));
+        let used = known_cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.base_ns));
         self.threads
             .end(&mut self.process, (at, ended_cpu_ns), discard);
         let stackless = self.threads.stackless_ns();
         let known = [self.recorded_ns, self.left_out_ns(), stackless];
-        let rest = known.into_iter().fold(used, u64::saturating_sub);
-        if is_orderly && rest > 0 && !discard && self.threads.wants_rest() {
+        let rest = known
+            .into_iter()
+            .fold(used.unwrap_or(0), u64::saturating_sub);
+        if rest > 0 && !discard && self.threads.wants_rest() {
             let main = ThreadId::new(u64::from(self.pid.get()));
             let ticks = ticks(rest, self.interval_ns);
             self.process.add_time(main, at, rest, ticks);
             self.recorded_ns = self.recorded_ns.saturating_add(rest);
         }
-        let told = is_orderly.then_some(used);
-        for remark in remarks(&header, self.sampled_ns, told) {
+        for remark in remarks(&header, self.sampled_ns, used) {
             self.process.pool().add_notice(remark);
         }
         let time = self.time(ended_cpu_ns.or(clock_ns));
