@@ -46,7 +46,14 @@ impl JoinedHelper {
     /// # Errors
     /// When it cannot be started, or ends at once.
     pub fn start_by(mut command: Command) -> anyhow::Result<Self> {
-        let mut child = command.spawn()?;
+        Self::of_child(command.spawn()?)
+    }
+
+    /// Waits until a helper has begun that was started with a command of [`command`].
+    ///
+    /// # Errors
+    /// When it ends at once.
+    pub fn of_child(mut child: Child) -> anyhow::Result<Self> {
         let stdout = BufReader::new(child.stdout.take().context("no pipe")?);
         let mut helper = Self {
             child,

@@ -82,6 +82,8 @@ mod joining_bounds;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_forks;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod joining_late;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod joining_spawners;
 mod kills;
 mod large_thread_locals;

@@ -7,8 +7,8 @@
  * A process records if it runs below a session of the profiler, for example
  *     profiler record -- ./program
  * The first call of a function joins the session, and waits until the program is recorded: usually
- * 1 ms, at most 20 ms. The environment variable PROFILER_JOIN_WAIT_MS changes the 20 ms, up to
- * 10,000. Without a session
+ * 1 ms, at most 20 ms. If the session answers later, the program is recorded from then on. The
+ * environment variable PROFILER_JOIN_WAIT_MS changes the 20 ms, up to 10,000. Without a session
  * every function returns at once: two loads and two comparisons, 1 to 5 ns. The functions that
  * make a label, a counter or a group then take a lock and allocate, once per name.
  *

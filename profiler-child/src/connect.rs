@@ -10,7 +10,6 @@
 //! host only through the return value.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -43,6 +42,10 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 pub enum Status {
     /// This process records for its parent, or for the session that it has joined.
     Recording,
+    /// The session has not answered in time. A thread of the profiler goes on waiting for up to a
+    /// minute, and this process records from when the answer comes
+    /// ([`session::is_active`]). If the session refuses the process, it lists it with the reason.
+    Joining,
     /// The environment names neither a parent nor a session.
     NoParent,
     /// [`init`](crate::init) was called before in this process, or [`after_fork`](crate::after_fork).
@@ -145,10 +148,12 @@ pub(crate) fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     parent.check()?;
     let is_left_open = Arc::new(AtomicBool::new(false));
     let handed = (parent.clone(), Arc::clone(&is_left_open));
-    let recorded = on_io_thread(&parent.descriptors(), Duration::ZERO, move || {
+    session::expect_switches_by_profiler();
+    let recorded = io_thread::run(&parent.descriptors(), Duration::ZERO, move || {
         let (parent, is_left_open) = handed;
         record_handed(parent, &is_left_open)
     });
+    let recorded = end_if_failed(recorded.map_err(InitError::from).flatten());
     if is_left_open.load(Ordering::Acquire) {
         parent.release();
     }
@@ -184,16 +189,37 @@ fn record_handed(parent: ChildEnvironment, is_left_open: &AtomicBool) -> Result<
     )
 }
 
-/// Runs a step of the beginning, which may itself wait for `patience`, on the I/O thread. Waits for
-/// its result. If it fails, the thread ends.
-fn on_io_thread<T: Send + 'static>(
-    kept: &[RawFd],
+/// Asks the session at this address for memory, and records for it. Waits for at most `patience`;
+/// if the session has not answered then, the I/O thread goes on waiting, and records later.
+pub(crate) fn record_for_session(
+    address: SessionAddress,
     patience: Duration,
-    step: impl FnOnce() -> Result<T, InitError> + Send + 'static,
-) -> Result<T, InitError> {
+) -> Result<Status, InitError> {
     session::expect_switches_by_profiler();
-    let done = io_thread::run(kept, patience, step).map_err(InitError::from);
-    let done = done.flatten();
+    let candidate = Candidate::of(address, program_name());
+    let join = move || {
+        let joined = candidate.ask(patience)?;
+        // The program may have started a session of its own meanwhile.
+        if session::is_active() {
+            return Err(InitError::OwnSession);
+        }
+        let line = Line::Socket(joined.channel);
+        record(joined.pool, None, line, joined.token, || {})
+    };
+    let late = |joined: Result<(), InitError>| {
+        if joined.is_err() {
+            io_thread::end();
+        }
+    };
+    match io_thread::run_for(&[], patience, join, late) {
+        Ok(None) => Ok(Status::Joining),
+        Ok(Some(joined)) => end_if_failed(joined).map(|()| Status::Recording),
+        Err(error) => end_if_failed(Err(error.into())),
+    }
+}
+
+/// Ends the I/O thread if a step of the beginning has failed on it.
+fn end_if_failed<T>(done: Result<T, InitError>) -> Result<T, InitError> {
     match &done {
         Ok(_) => {}
         Err(InitError::Thread(error)) if error.kind() == io::ErrorKind::TimedOut => {
@@ -206,19 +232,6 @@ fn on_io_thread<T: Send + 'static>(
     done
 }
 
-/// Asks the session at this address for memory, and records for it.
-pub(crate) fn record_for_session(
-    address: SessionAddress,
-    patience: Duration,
-) -> Result<(), InitError> {
-    let candidate = Candidate::of(address, program_name());
-    on_io_thread(&[], patience, move || {
-        let joined = candidate.ask(patience)?;
-        let line = Line::Socket(joined.channel);
-        record(joined.pool, None, line, joined.token, || {})
-    })
-}
-
 /// Takes the pool, begins to record and starts the control thread. Calls `release` when it is known
 /// to which process the pool belongs.
 fn record(
@@ -228,7 +241,7 @@ fn record(
     token: Token,
     release: impl FnOnce(),
 ) -> Result<(), InitError> {
-    if shutdown::has_left().load(Ordering::SeqCst) {
+    if shutdown::has_ended() {
         return Err(StartError::Closed.into());
     }
     let file = pool.get().map_err(io::Error::from);
@@ -260,8 +273,8 @@ fn record(
         IS_OVER.store(!is_lost, Ordering::Release);
     })?;
     own_threads::set_control(control);
-    // Another thread may have called `leave` meanwhile, before there was anything to end.
-    if shutdown::has_left().load(Ordering::SeqCst) {
+    // Another thread may have ended the profiler meanwhile, before there was anything to end.
+    if shutdown::has_ended() {
         shutdown::shutdown();
     }
     Ok(())

@@ -14,7 +14,8 @@ use profiler_core::session;
 use crate::connect::{InitError, Status, record_for, record_for_session, status_if_begun};
 use crate::join::report;
 
-/// How long [`init`] waits for a session that this process joins by itself.
+/// How long [`init`] waits for a session that this process joins by itself. A thread of the profiler
+/// waits longer.
 pub const JOIN_WAIT: Duration = Duration::from_millis(20);
 
 /// Begins to record, if the environment names a parent or a session.
@@ -22,9 +23,9 @@ pub const JOIN_WAIT: Duration = Duration::from_millis(20);
 /// A process that a session has started with `spawn` was handed its memory. Any other process of
 /// the tree joins by itself: it inherits the address of the session
 /// (`MULTIPROCESS_PROFILER_SESSION`) from the process that started it, whichever that is, and asks
-/// the session for memory. If the session is over, full, of another version or of another user, or
-/// if it does not answer, the process runs on without a profiler, and the returned [`Status`] says
-/// why.
+/// the session for memory. If the session is over, full, of another version or of another user, the
+/// process runs on without a profiler, and the returned [`Status`] says why. If the session does not
+/// answer in time, a thread of the profiler goes on waiting ([`Status::Joining`]).
 ///
 /// A process whose memory was handed over spends about a millisecond of the host's thread here
 /// (`figures -- gather` prints `child.init_ms`). A process that joins waits for the session's
@@ -117,7 +118,7 @@ impl Invitation {
         match self.address {
             Ok(None) => refused.map_or(Status::NoParent, Status::Off),
             Ok(Some(address)) => match record_for_session(address, patience) {
-                Ok(()) => Status::Recording,
+                Ok(status) => status,
                 Err(error) => Status::Off(error),
             },
             Err(error) => {

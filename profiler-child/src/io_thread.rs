@@ -22,9 +22,9 @@ use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -82,6 +82,42 @@ pub(crate) fn run<T: Send + 'static>(
     )
 }
 
+/// Runs `job` on the I/O thread, and waits for its result for at most `patience` from when it
+/// begins. Starts the thread as [`run`] does. `None` if the job has not ended then: it goes on, and
+/// `late` gets its result on that thread.
+///
+/// # Errors
+/// As [`run`]; [`io::ErrorKind::TimedOut`] if the job has not begun within [`START_WAIT`].
+pub(crate) fn run_for<T: Send + 'static>(
+    kept: &[RawFd],
+    patience: Duration,
+    job: impl FnOnce() -> T + Send + 'static,
+    late: impl FnOnce(T) + Send + 'static,
+) -> io::Result<Option<T>> {
+    let (begin, begun) = mpsc::channel();
+    let (result, results) = mpsc::channel();
+    // Set by the first of the two threads: the job has ended, or the other one waits no longer.
+    let is_settled = Arc::new(AtomicBool::new(false));
+    let settled = Arc::clone(&is_settled);
+    let job = move || {
+        let _ = begin.send(()); // an error: the other thread waits no longer
+        let value = job();
+        if settled.swap(true, Ordering::AcqRel) {
+            late(value);
+        } else {
+            let _ = result.send(value); // the other thread receives it
+        }
+    };
+    post(IfAbsent::StartWith(kept), Box::new(job))?;
+    begun.recv_timeout(START_WAIT).map_err(missing)?;
+    match results.recv_timeout(patience) {
+        Ok(value) => Ok(Some(value)),
+        Err(RecvTimeoutError::Disconnected) => Err(has_ended()),
+        Err(RecvTimeoutError::Timeout) if !is_settled.swap(true, Ordering::AcqRel) => Ok(None),
+        Err(RecvTimeoutError::Timeout) => results.recv().map(Some).map_err(|_| has_ended()),
+    }
+}
+
 /// Runs `job`, which uses descriptors of the profiler: here if the calling thread can, otherwise on
 /// the I/O thread, for which the calling thread waits for at most `patience`. Does nothing if that
 /// thread has ended.
@@ -137,10 +173,15 @@ fn run_or<T: Send + 'static>(
     let (result, results) = mpsc::channel();
     let job = move || _ = result.send(job()); // an error: the other thread no longer waits
     post(if_absent, Box::new(job))?;
-    results.recv_timeout(patience).map_err(|error| match error {
-        mpsc::RecvTimeoutError::Timeout => io::ErrorKind::TimedOut.into(),
-        mpsc::RecvTimeoutError::Disconnected => has_ended(),
-    })
+    results.recv_timeout(patience).map_err(missing)
+}
+
+/// The error of a thread that has received nothing.
+fn missing(error: RecvTimeoutError) -> io::Error {
+    match error {
+        RecvTimeoutError::Timeout => io::ErrorKind::TimedOut.into(),
+        RecvTimeoutError::Disconnected => has_ended(),
+    }
 }
 
 fn post(if_absent: IfAbsent<'_>, job: Job) -> io::Result<()> {

@@ -1,9 +1,11 @@
 //! Asks a session for a pool.
 //!
-//! Called by `connect` in a process to which no parent has handed a pool. Invariants: a call waits
-//! for at most the caller's patience, and not at all if no process listens at the address; on
-//! success, it adds one or two descriptors to the table of the I/O thread, and otherwise changes
-//! nothing in the process.
+//! Called by `connect` on the I/O thread, in a process to which no parent has handed a pool. The
+//! host waits for a short time only; the I/O thread goes on for [`LONGEST_WAIT`], because a session
+//! that many processes join at once, or on a busy machine, answers later. Invariants: a call does
+//! not wait if no process listens at the address, and it ends soon after the profiler has ended in
+//! this process; on success, it adds one or two descriptors to the table of the I/O thread, and
+//! otherwise changes nothing in the process.
 
 use std::time::Duration;
 
@@ -14,7 +16,10 @@ use ipc_protocol::transport::joining::{self, JoinError, Joined};
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys;
 
-use crate::io_thread;
+use crate::{io_thread, shutdown};
+
+/// How long the I/O thread waits for the session's answer, at least.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A process that may join a session.
 #[derive(Debug)]
@@ -30,12 +35,14 @@ impl Candidate {
         Self { address, name }
     }
 
-    /// Asks for a pool.
+    /// Asks for a pool. `patience` is the time for which the host waits.
     ///
     /// # Errors
     /// [`JoinError`].
     pub(crate) fn ask(&self, patience: Duration) -> Result<Joined, JoinError> {
-        joining::join(&self.address, &self.request(patience), patience)
+        let patience = patience.max(LONGEST_WAIT);
+        let goes_on = || !shutdown::has_ended();
+        joining::join_while(&self.address, &self.request(patience), patience, &goes_on)
     }
 
     fn request(&self, patience: Duration) -> JoinRequest {

@@ -21,6 +21,8 @@ use crate::{io_thread, own_threads};
 static OUTGOING: Renewable<Mutex<Option<Outgoing>>> = Renewable::new(Mutex::new(None));
 /// Whether [`leave`] was called.
 static LEFT: AtomicBool = AtomicBool::new(false);
+/// Whether [`shutdown`] was called.
+static SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 /// How long [`shutdown`] waits for the I/O thread.
 const SEND_WAIT: Duration = Duration::from_secs(1);
 /// How long [`leave`] waits between two looks.
@@ -38,6 +40,8 @@ pub fn shutdown() {
     if session::is_forked() {
         return; // the pool, the channel and the locks are the parent's
     }
+    // First: a thread that is about to join a session then does not record.
+    SHUT_DOWN.store(true, Ordering::SeqCst);
     session::close_pool();
     let outgoing = OUTGOING
         .lock()
@@ -75,6 +79,11 @@ pub fn leave(patience: Duration) -> bool {
     })
 }
 
+/// Whether the profiler has ended in this process: [`shutdown`] or [`leave`] was called.
+pub(crate) fn has_ended() -> bool {
+    LEFT.load(Ordering::SeqCst) || SHUT_DOWN.load(Ordering::SeqCst)
+}
+
 /// Whether [`leave`] was called.
 pub(crate) fn has_left() -> &'static AtomicBool {
     &LEFT
@@ -83,15 +92,16 @@ pub(crate) fn has_left() -> &'static AtomicBool {
 pub(crate) fn set_outgoing(outgoing: Outgoing) {
     *OUTGOING.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
     // The one or the other call finds the channel.
-    if has_left().load(Ordering::SeqCst) {
+    if has_ended() {
         shutdown();
     }
 }
 
 /// In a forked child that begins anew: forgets the parent's channel, whose lock may be held
-/// forever, and that the parent has left.
+/// forever, and that the profiler has ended in the parent.
 pub(crate) fn forget_parent() {
     LEFT.store(false, Ordering::SeqCst);
+    SHUT_DOWN.store(false, Ordering::SeqCst);
     OUTGOING.renew(Mutex::new(None));
 }
 

@@ -4,8 +4,8 @@
 //! The processes are started with `std::process::Command`. `join.ms` is the time of
 //! `profiler_child::init()` on the main thread of the process, until it records. The crowd is a
 //! thousand processes that are started at once and stay; its time is from the first start until the
-//! session is connected with the last. Without more time than by default, the processes of the
-//! crowd that the session does not serve in time run unprofiled.
+//! session is connected with the last. With the default wait, a thread of the profiler goes on
+//! waiting in the processes that the session does not serve in time.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -40,11 +40,8 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     report.put(Figure::new("join.crowd_1000_s", seconds, "s").unless(all));
     let hurried = crowd("join")?;
     let unprofiled = (CROWD - hurried.joined.min(CROWD)) as f64;
-    report.put(Figure::new(
-        "join.crowd_1000_unprofiled",
-        unprofiled,
-        "processes",
-    ));
+    let unprofiled = Figure::new("join.crowd_1000_unprofiled", unprofiled, "processes");
+    report.put(unprofiled.promised(Promise::AtMost(0.0)));
     Ok(())
 }
 
@@ -107,7 +104,7 @@ struct Crowd {
     took: Duration,
 }
 
-/// Starts [`CROWD`] processes at once, and waits until each has joined or runs unprofiled.
+/// Starts [`CROWD`] processes at once, and waits until all have joined, or for a long time.
 fn crowd(mode: &str) -> Result<Crowd> {
     let session = session(Features::NONE, 512 << 20)?;
     let environment = session.environment()?;
@@ -124,10 +121,8 @@ fn crowd(mode: &str) -> Result<Crowd> {
     }
     drop((input, lines));
     let mut statuses = BufReader::new(output).lines();
-    let mut recording = 0;
     for _ in 0..CROWD {
-        let line = statuses.next().context("a process has ended")??;
-        recording += usize::from(line.ends_with(" Recording"));
+        statuses.next().context("a process has ended")??;
     }
     let connected = || {
         let processes = session.processes();
@@ -136,14 +131,12 @@ fn crowd(mode: &str) -> Result<Crowd> {
             .filter(|process| process.state == ProcessState::Connected);
         connected.count()
     };
-    ensure!(until(|| connected() >= recording), "not all connect");
+    until(|| connected() >= CROWD); // otherwise some run unprofiled
     let took = start.elapsed();
+    let joined = connected();
     drop(keeps_them); // now they end
     for mut child in children {
         child.wait()?;
     }
-    Ok(Crowd {
-        joined: recording,
-        took,
-    })
+    Ok(Crowd { joined, took })
 }

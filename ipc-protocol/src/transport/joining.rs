@@ -46,6 +46,9 @@ use crate::sys::joining::{Asker, Deadline, own_user};
 
 pub use listener::{Joiner, SessionListener, refusal_for};
 
+/// The time between two questions whether a process still wants to join.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Why a process could not join.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -91,10 +94,29 @@ pub fn join(
     request: &JoinRequest,
     patience: Duration,
 ) -> Result<Joined, JoinError> {
-    let deadline = Deadline::after(patience);
-    let asker = connect(address.path(), &deadline, patience)?;
-    let (pool, token) =
-        exchange(&asker, request, &deadline, patience).inspect_err(|_| asker.hang_up())?;
+    join_while(address, request, patience, &|| true)
+}
+
+/// Like [`join`]. Asks `goes_on` every [`LOOK`] whether the caller still wants to join, and returns
+/// [`JoinError::NoAnswer`] if it does not.
+///
+/// # Errors
+/// As [`join`].
+pub fn join_while(
+    address: &SessionAddress,
+    request: &JoinRequest,
+    patience: Duration,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Joined, JoinError> {
+    let wait = Wait {
+        deadline: Deadline::after(patience),
+        patience,
+        goes_on,
+    };
+    let asker = wait.connect(address.path())?;
+    let (pool, token) = wait
+        .exchange(&asker, request)
+        .inspect_err(|_| asker.hang_up())?;
     let channel = asker.into_channel().map_err(TransportError::from)?;
     Ok(Joined {
         pool,
@@ -109,31 +131,69 @@ fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
     Ok(asker.send(&frame).map_err(TransportError::from)?)
 }
 
-/// Asks for a pool, and waits for the answer.
-fn exchange(
-    asker: &Asker,
-    request: &JoinRequest,
-    deadline: &Deadline,
+/// How long a process waits, and for what it stops earlier.
+struct Wait<'a> {
+    deadline: Deadline,
     patience: Duration,
-) -> Result<(OwnFile, Token), JoinError> {
-    send(asker, request)?;
-    let mut room = [0; MAX_JOIN_FRAME_BYTES];
-    let received = asker
-        .receive(&mut room, deadline)
-        .map_err(TransportError::from)?;
-    let Some((length, pool)) = received else {
-        return Err(JoinError::NoAnswer(patience));
-    };
-    if length == 0 {
-        return Err(TransportError::Disconnected.into());
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+impl Wait<'_> {
+    /// The deadline of the next step. `None` if the wait is over.
+    fn step(&self) -> Option<Deadline> {
+        let left = self.deadline.left().filter(|_| (self.goes_on)())?;
+        Some(Deadline::after(left.min(LOOK)))
     }
-    let frame = room.get(..length).unwrap_or_default();
-    let token = match codec::decode(frame).map_err(TransportError::from)? {
-        JoinAnswer::Welcome { token } => token,
-        JoinAnswer::Refused(why) => return Err(why.into()),
-    };
-    let pool = pool.ok_or(JoinError::BadAnswer("it contains no memory"))?;
-    Ok((pool, token))
+
+    const fn over(&self) -> JoinError {
+        JoinError::NoAnswer(self.patience)
+    }
+
+    /// Connects. Waits only if too many processes wait to be accepted.
+    fn connect(&self, path: &Path) -> Result<Asker, JoinError> {
+        loop {
+            let step = self.step().ok_or_else(|| self.over())?;
+            match connect(path, &step, self.patience) {
+                Err(JoinError::NoAnswer(_)) => {}
+                connected => return connected,
+            }
+        }
+    }
+
+    /// Asks for a pool, and waits for the answer.
+    fn exchange(
+        &self,
+        asker: &Asker,
+        request: &JoinRequest,
+    ) -> Result<(OwnFile, Token), JoinError> {
+        send(asker, request)?;
+        let mut room = [0; MAX_JOIN_FRAME_BYTES];
+        let (length, pool) = self.receive(asker, &mut room)?;
+        if length == 0 {
+            return Err(TransportError::Disconnected.into());
+        }
+        let frame = room.get(..length).unwrap_or_default();
+        let token = match codec::decode(frame).map_err(TransportError::from)? {
+            JoinAnswer::Welcome { token } => token,
+            JoinAnswer::Refused(why) => return Err(why.into()),
+        };
+        let pool = pool.ok_or(JoinError::BadAnswer("it contains no memory"))?;
+        Ok((pool, token))
+    }
+
+    fn receive(
+        &self,
+        asker: &Asker,
+        room: &mut [u8],
+    ) -> Result<(usize, Option<OwnFile>), JoinError> {
+        loop {
+            let step = self.step().ok_or_else(|| self.over())?;
+            let received = asker.receive(room, &step).map_err(TransportError::from)?;
+            if let Some(received) = received {
+                return Ok(received);
+            }
+        }
+    }
 }
 
 /// In a process of another version than the session: tells the session so, so that it can list the

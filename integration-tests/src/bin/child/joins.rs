@@ -3,14 +3,16 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use integration_tests::marks::record_paced;
-use integration_tests::patience::LONG;
+use integration_tests::own::thread_names;
+use integration_tests::patience::{LONG, until};
 use ipc_protocol::environment::session_address;
 use ipc_protocol::message::JoinRequest;
 use ipc_protocol::transport::joining;
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::own_process_start;
+use profiler_core::session;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::begin::line_of;
@@ -37,11 +39,30 @@ pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     })
 }
 
+/// `is-recording`: whether the process records. `await-recording` waits until it does, `await-alone`
+/// until the process has no thread of the profiler. `leave`: ends the profiler.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     match name {
         "exec" => Some(exec(words)),
+        "is-recording" => Some(Ok(session::is_active().to_string())),
+        "await-recording" => Some(wait("it does not record", session::is_active)),
+        "await-alone" => Some(wait("a thread of the profiler is left", is_alone)),
+        "leave" => {
+            profiler_child::leave(LONG);
+            Some(Ok("left".to_owned()))
+        }
         _ => None,
     }
+}
+
+fn wait(otherwise: &'static str, until_then: fn() -> bool) -> anyhow::Result<String> {
+    ensure!(until(until_then), otherwise);
+    Ok("yes".to_owned())
+}
+
+/// Whether the process has one thread.
+fn is_alone() -> bool {
+    thread_names().len() == 1
 }
 
 /// `exec BEGINNING`: executes this program again, in the same process.

@@ -93,6 +93,11 @@ impl Parent {
             ["text", text] => text_marker!("text", &category::OTHER, Default::default(), *text),
             ["run", program, arguments @ ..] => run(program, arguments)?,
             ["pid"] => return Ok(format!("ok {}", std::process::id())),
+            ["address"] => {
+                let variables = self.session()?.environment()?;
+                let (_, value) = variables.first().context("no address")?;
+                return Ok(format!("ok {value}"));
+            }
             ["unrecorded"] => {
                 let why = self.session()?.why_unrecorded();
                 let why = why.map_or_else(|| "-".to_owned(), |why| why.to_string());
