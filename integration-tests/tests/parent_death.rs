@@ -190,3 +190,31 @@ fn children_of_a_stopped_parent_continue_and_the_counts_add_up_afterwards() -> a
     }
     Ok(())
 }
+
+#[test]
+fn a_burst_below_an_eighth_of_the_limit_is_kept_while_the_parent_cannot_answer()
+-> anyhow::Result<()> {
+    own_process!();
+    const COUNT: u64 = 400_000;
+    let options = ProcessTreeOptions {
+        limit: 128 << 20,
+        ..OPTIONS
+    };
+    let mut tree = ProcessTree::start(&options, |_| {})?;
+    tree.spawn_kids(&options, 3)?;
+    tree.signal_parent(Signal::STOP);
+    let pid = tree.parent_pid();
+    assert!(until(|| integration_tests::own::state_of(pid) == Some('T')));
+    tree.kids[2].ask(&format!("burst 1 {COUNT}"))?;
+    tree.signal_parent(Signal::CONT);
+    let path = tree.path("burst.json");
+    tree.ask(&format!("capture {}", path.display()))?;
+    let profile = Profile::read(&path)?;
+    let counts = profile.process(&tree.kids[2].name)?.counts()?;
+    assert_eq!(counts.delivered, COUNT, "{counts:?}");
+    assert!(
+        counts.reasons.is_empty() && counts.evicted == 0,
+        "{counts:?}"
+    );
+    Ok(())
+}

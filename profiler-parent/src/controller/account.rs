@@ -136,6 +136,12 @@ impl Account {
             .saturating_sub(self.listed.last().map_or(0, |chunk| chunk.bytes))
     }
 
+    /// The part of the unused allowance beyond as much again as the process holds: what it was lent
+    /// and does not need soon.
+    pub(super) fn surplus(&self) -> u64 {
+        self.unused().saturating_sub(self.held()).min(self.spare())
+    }
+
     /// The smallest allowance that a command may leave it.
     pub(super) const fn least(&self, floor: u64) -> u64 {
         match self.life {

@@ -35,7 +35,7 @@ impl Controller {
                 needed,
             });
         }
-        let Some(allowance) = rule::first_allowance(&self.policy, self.free()) else {
+        let Some(allowance) = rule::first_allowance(&self.policy, self.limit, self.free()) else {
             self.wait_for_memory(key);
             return Err(Refusal::NotYet {
                 missing: self.policy.floor - self.free(),

@@ -16,8 +16,8 @@ pub struct Policy {
     pub floor: u64,
     /// Granularity of allowances: the page size.
     pub page: u64,
-    /// Largest first allowance of a joining process when much budget is free. Unused parts of it
-    /// can be taken back.
+    /// Largest first allowance of a joining process when much budget is free: memory that is lent
+    /// because no process uses it. Unused parts of it are taken back when others need them.
     pub initial: u64,
     /// Bytes kept free for the next process that joins, so that a spawn rarely has to try twice.
     /// At most a sixteenth of the limit is kept.

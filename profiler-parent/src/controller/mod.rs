@@ -12,7 +12,8 @@
 //! (`wanted_bytes`). It is then served, in this order, from
 //!
 //! 1. free budget, at once;
-//! 2. unused allowance of processes that have been quiet while others recorded much;
+//! 2. unused allowance of processes that have been quiet while others recorded much, and of any
+//!    process that was lent more than twice what it holds;
 //! 3. the oldest data of all processes, if it is older than the asker's own.
 //!
 //! For 2 and 3 the owners get `DestroyReleasedChunksAtOrBefore` and a smaller allowance. Only

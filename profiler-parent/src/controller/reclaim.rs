@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
+use super::account::Account;
 use super::accounts::Accounts;
 use super::messages::{Command, Policy};
 use super::rule;
@@ -20,9 +21,9 @@ pub(super) struct Demand {
     pub(super) bytes: u64,
     /// Only data older than this is taken.
     pub(super) older_than: Timestamp,
-    /// If set, unused allowance is taken only from processes that have not reported since then, and
-    /// their room for another chunk is left to them. `None` takes all unused allowance from all
-    /// processes.
+    /// If set, unused allowance is taken from processes that have not reported since then, and their
+    /// room for another chunk is left to them. Others keep as much unused allowance as they hold.
+    /// `None` takes all unused allowance from all processes.
     pub(super) quiet_since: Option<u64>,
     /// The process for which memory is taken; it is not asked itself.
     pub(super) creditor: Option<PoolId>,
@@ -96,19 +97,25 @@ impl Plan<'_> {
     }
 
     fn add_unused(&mut self) {
-        for ((small, heard), key) in self.accounts.quietest_first() {
-            let is_quiet = self
-                .demand
-                .quiet_since
-                .is_none_or(|since| !small && heard <= since);
-            if self.is_complete() || !is_quiet || self.cuts.len() >= self.demand.owners {
+        let examined = match self.demand.quiet_since {
+            Some(_) => rule::EXAMINED_AT_ONCE,
+            None => usize::MAX,
+        };
+        for ((small, heard), key) in self.accounts.quietest_first().take(examined) {
+            let is_enough = self.is_complete() || self.cuts.len() >= self.demand.owners;
+            if is_enough || (small && self.demand.quiet_since.is_some()) {
                 return;
             }
-            self.add_unused_of(key);
+            let unused = match self.demand.quiet_since {
+                None => Account::unused,
+                Some(since) if heard <= since => Account::spare,
+                Some(_) => Account::surplus,
+            };
+            self.add_unused_of(key, unused);
         }
     }
 
-    fn add_unused_of(&mut self, key: PoolId) {
+    fn add_unused_of(&mut self, key: PoolId, unused: fn(&Account) -> u64) {
         let Some(account) = self.accounts.get(key) else {
             return;
         };
@@ -116,11 +123,7 @@ impl Plan<'_> {
         // Takes at least half of the unused allowance, because a process that needs a little now
         // needs more soon, and each request has a cost.
         let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
-        let unused = if self.demand.quiet_since.is_some() {
-            account.spare()
-        } else {
-            account.unused()
-        };
+        let unused = unused(account);
         let bytes = missing
             .max(rule::pages_down(unused / 2, self.page))
             .min(unused)

@@ -25,11 +25,24 @@ const BORNE_PART: u64 = 2;
 /// A process grows by at most 1/`STEP_PART` of its allowance per report at the cost of others.
 const STEP_PART: u64 = 16;
 
-/// From free budget a process grows faster: its allowance doubles, or grows by 1/`GROWTH_PART` of
-/// the free budget if that is less. Otherwise a process that begins to record much would destroy
-/// its own data while memory is free, because each step costs a round trip to the parent. The
-/// remaining free budget is for the processes that ask next.
+/// From free budget a process grows faster, as soon as it uses more than half of its allowance: its
+/// allowance doubles, or grows by 1/`GROWTH_PART` of the free budget if that is less. Otherwise a
+/// process that begins to record much would destroy its own data while memory is free, because each
+/// step costs a round trip to the parent. The remaining free budget is for the processes that ask
+/// next.
 const GROWTH_PART: u64 = 4;
+
+/// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
+/// for later processes. A process can record that much at full speed before the parent answers.
+const KEPT_PART: u64 = 4;
+
+/// The first allowance of a process, if a `GROWTH_PART` of the free budget has it, when no more can
+/// be lent.
+const USUAL_FIRST: u64 = 1 << 20;
+
+/// At most this number of processes is examined because of one report for memory that they do not
+/// use.
+pub(super) const EXAMINED_AT_ONCE: usize = 64;
 
 /// A recording process with at most this many chunks gets room for its next chunk in advance:
 /// losing one chunk would shorten its span by much.
@@ -60,8 +73,10 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
 }
 
 /// The first allowance of a process, or `None` when less than the floor is free.
-pub(super) fn first_allowance(policy: &Policy, free: u64) -> Option<u64> {
-    let generous = pages_down((free / GROWTH_PART).min(policy.initial), policy.page);
+pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64) -> Option<u64> {
+    let lent = free.saturating_sub(limit / KEPT_PART) / GROWTH_PART;
+    let most = lent.max(USUAL_FIRST).min(policy.initial);
+    let generous = pages_down((free / GROWTH_PART).min(most), policy.page);
     (free >= policy.floor).then_some(generous.max(policy.floor))
 }
 
@@ -97,14 +112,15 @@ pub(super) struct Need {
 
 impl Need {
     /// The bytes that it gets of a free budget of `free` bytes. Room for as much as it has just
-    /// recorded, and for one chunk, is given in advance.
+    /// recorded, and for one chunk, is given in advance, and more if it uses most of its allowance.
     pub(super) fn given(&self, free: u64, page: u64) -> u64 {
         let ahead = self
             .recorded
             .saturating_add(self.chunk)
             .saturating_sub(self.unused);
         let least = self.wanted.max(if self.recorded > 0 { ahead } else { 0 });
-        if least == 0 {
+        let is_filling = self.recorded > 0 && self.unused < self.allowance / 2;
+        if least == 0 && !is_filling {
             return 0;
         }
         let generous = self.allowance.min(free / GROWTH_PART);

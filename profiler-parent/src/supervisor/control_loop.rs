@@ -30,7 +30,7 @@ use crate::sys::facts_of;
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
 /// The divisor of the limit that gives the largest first allowance of a process.
-const FIRST_PART: u64 = 64;
+const FIRST_PART: u64 = 4;
 /// How often the pools of live processes are compared with their charged bytes.
 const POOL_CHECK: Duration = Duration::from_millis(500);
 
@@ -65,8 +65,7 @@ impl ControlLoop {
         // On a busy machine a process takes time to give memory back.
         let reserve = floor.saturating_mul(4);
         let usual = Policy::new(floor, page);
-        // Under a large limit a process may begin with a large allowance: the unused part is taken
-        // back.
+        // A process may begin with a large allowance: it can record much before the first answer.
         let initial = usual.initial.max(context.params.limit.get() / FIRST_PART);
         let policy = Policy {
             reserve,

@@ -1,6 +1,7 @@
 //! Folded stacks: a line for each stack of each thread, `process;thread;function;… microseconds`.
 //!
-//! Called by [`super::export`]. A stack whose time rounds to 0 microseconds is left out.
+//! Called by [`super::export`]. What a line has less than its whole nanoseconds is added to the next
+//! line, so that the lines of a thread add up. A line of 0 microseconds is left out.
 
 use std::io::{BufWriter, Write};
 
@@ -57,8 +58,12 @@ impl<W: Write> Sink for Lines<W> {
         push_plain(thread.process, &mut start);
         start.push(';');
         push_plain(thread.name, &mut start);
+        let mut rest = 500_u64;
         for (id, node) in tree.calls.nodes() {
-            let us = node.own.saturating_add(500) / 1000;
+            let ns = node.own.saturating_add(rest);
+            let us = ns / 1000;
+            // A node without time has no line.
+            rest = ns % 1000;
             if us > 0 {
                 let stack = tree.calls.callers(id).map(|(_, node)| node.func);
                 let text = line.of(&start, thread.tables, stack);

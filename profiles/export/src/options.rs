@@ -45,23 +45,29 @@ impl Target {
         matches!(self, Self::ClickHouse | Self::OtlpMetrics | Self::Perfetto)
     }
 
-    /// The kind of time that the format is made from, if the caller wants this one. Rows have both
-    /// times of each sample.
+    /// The kind of time that the format is made from, if the caller wants this one. Some formats
+    /// have both times of each sample.
     pub(crate) const fn time(self, wanted: TimeKind) -> TimeKind {
         match self {
-            Self::ClickHouse => TimeKind::Wall,
+            Self::ClickHouse | Self::Pprof | Self::OtlpProfiles => TimeKind::Wall,
             _ => wanted,
         }
+    }
+
+    /// Whether the length of a slice is the only weight of its stack.
+    pub(crate) const fn has_one_weight(self) -> bool {
+        matches!(
+            self,
+            Self::CpuProfile | Self::Speedscope | Self::ChromeTrace | Self::Folded
+        )
     }
 }
 
 /// How to export the time during which a thread did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimeKind {
-    /// Samples during which the thread used no processor time become `(idle)`, directly under the
-    /// root. Of the other samples of a function, enough are kept to account for its processor time;
-    /// the remaining ones become `(idle)`, too. If processor time was not measured, this is the
-    /// same as [`Self::Wall`].
+    /// The time of a sample is its processor time; the rest of it becomes `(idle)`, directly under
+    /// the root. If processor time was not measured, this is the same as [`Self::Wall`].
     #[default]
     Cpu,
     /// Every sample counts for its function, whether the thread ran or waited.

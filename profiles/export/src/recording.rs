@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::pauses::Pauses;
-use super::slices::{Cut, Debts, Slice, bounded_ns};
+use super::slices::{Cut, Slice, bounded_ns};
 use super::{ExportError, ExportOptions, FleetLabels, TimeKind};
 use profiler_files::WorkListener;
 use profiler_reader as reading;
@@ -61,6 +61,8 @@ pub(super) trait Sink {
 pub(crate) struct Recording {
     reader: ProfileReader,
     time: TimeKind,
+    /// Whether samples are divided into processor time and idle time.
+    divides: bool,
 }
 
 /// The numbers of threads and samples that were read.
@@ -87,6 +89,7 @@ impl Recording {
         Ok(Self {
             reader,
             time: options.target.time(options.time),
+            divides: options.time == TimeKind::Cpu && options.target.has_one_weight(),
         })
     }
 
@@ -107,9 +110,9 @@ impl Recording {
     pub(super) fn threads<S: Sink>(&self, sink: &mut S) -> Result<Totals, ExportError> {
         let mut cutter = Cutter {
             time: self.time,
+            divides: self.divides,
             sink,
             totals: Totals::default(),
-            debts: Debts::default(),
         };
         self.reader.threads(&mut cutter)?;
         Ok(cutter.totals)
@@ -119,10 +122,9 @@ impl Recording {
 /// Cuts the samples of threads into slices.
 struct Cutter<'s, S> {
     time: TimeKind,
+    divides: bool,
     sink: &'s mut S,
     totals: Totals,
-    /// Reused for every thread.
-    debts: Debts,
 }
 
 impl<S: Sink> ThreadSink for Cutter<'_, S> {
@@ -133,13 +135,14 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
     fn thread(&mut self, read: &reading::Thread<'_>, survey: &Survey) -> Result<(), ExportError> {
         let cut = Cut {
             time: self.time,
+            divides: self.divides,
             interval_ns: survey.meta.interval_ns(),
             cpu_unit_ns: survey.meta.cpu_unit_ns(),
             knows_first_cpu: survey.meta.knows_first_cpu(),
             shift_ns: bounded_ns(survey.shift_ms(read.part)),
             paused: pauses(read, survey),
         };
-        let slices = cut.slices(read.raw, read.tables, read.nodes, &mut self.debts);
+        let slices = cut.slices(read.raw, read.nodes);
         self.totals.threads += 1;
         self.totals.samples += slices.iter().filter(|slice| slice.is_sample).count() as u64;
         let thread = Thread {

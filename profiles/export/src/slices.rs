@@ -3,23 +3,23 @@
 //!
 //! Used by [`super::recording`]. A sample and its processor time represent the time since the
 //! previous sample, so a period in which no sample was possible remains one slice of its whole
-//! length. The first sample of a thread represents one interval, or its processor time if that is
+//! length, if it is not divided. The first sample of a thread represents one interval, or its processor time if that is
 //! longer and its start is known. If it has the weight 0 and no stack, as in a batch that continues
-//! a series, it represents no time, and the second sample represents the time since then. Invariant: the slices of a thread are consecutive, and their sum
-//! is the time from the start of the first slice to the last sample.
+//! a series, it represents no time, and the second sample represents the time since then. The slices
+//! of a thread are consecutive.
 //!
 //! Samples with their own durations (weights in milliseconds, as in an import) last from their time
 //! onwards.
 //!
-//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. Of any
-//! other sample, either the whole slice counts or none of it: a balance per function ensures that
-//! the slices counted for a function are as long as its processor time, to within half a slice. No
-//! sample is added or split.
+//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. In formats
+//! whose only weight is the length of a slice, any other sample is divided: its stack gets exactly
+//! its processor time, and the rest of its time is idle. Therefore the busy slices of a function add
+//! up to its processor time, to the nanosecond. If a sample has more processor time than the time
+//! since the previous one, the slices after it begin later, until idle time makes up for it.
 
 use super::TimeKind;
-use super::by_row::ByRow;
 use super::pauses::Pauses;
-use profiler_reader::{FuncId, NodeId, RawThread, Tables, WeightType};
+use profiler_reader::{NodeId, RawThread, WeightType};
 
 /// A slice of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +36,26 @@ pub(super) struct Slice {
     pub(super) is_idle: bool,
     /// Processor time in nanoseconds.
     pub(super) cpu: u64,
-    /// `false` for a pause.
+    /// `false` for a pause, and for the idle part of a divided sample.
     pub(super) is_sample: bool,
 }
 
 impl Slice {
+    /// The idle part and the busy part of a slice. The busy part lasts as long as its processor time,
+    /// and ends with the slice, or later if the slice is too short. `None` if there is no processor
+    /// time.
+    fn divided(&self) -> Option<(Option<Self>, Self)> {
+        let cpu = i64::try_from(self.cpu).ok().filter(|cpu| *cpu > 0)?;
+        let start = self.end.saturating_sub(cpu).max(self.start);
+        let idle = (start > self.start).then(|| Self::idle(self.start, start));
+        let busy = Self {
+            start,
+            end: start.saturating_add(cpu),
+            ..*self
+        };
+        Some((idle, busy))
+    }
+
     pub(super) const fn length(&self) -> u64 {
         self.end.saturating_sub(self.start).unsigned_abs()
     }
@@ -50,6 +65,8 @@ impl Slice {
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) time: TimeKind,
+    /// Whether samples are divided into processor time and idle time.
+    pub(super) divides: bool,
     pub(super) interval_ns: i64,
     pub(super) cpu_unit_ns: Option<f64>,
     /// Whether the start of the processor time of a thread's first sample is known.
@@ -71,19 +88,12 @@ pub(super) fn bounded_ns(ms: f64) -> i64 {
 
 impl Cut {
     /// The slices of a thread; `nodes` has the stack of each sample.
-    pub(super) fn slices(
-        &self,
-        thread: &RawThread,
-        tables: &Tables,
-        nodes: &[Option<NodeId>],
-        debts: &mut Debts,
-    ) -> Vec<Slice> {
+    pub(super) fn slices(&self, thread: &RawThread, nodes: &[Option<NodeId>]) -> Vec<Slice> {
         let mut times = self.times(thread).peekable();
         if thread.samples.1 == WeightType::Milliseconds {
             return timed(thread, &times.collect::<Vec<_>>(), nodes);
         }
         let mut slices = Vec::with_capacity(nodes.len());
-        debts.begin(tables);
         let is_border = begins_at_border(thread, nodes);
         let length = if is_border {
             0
@@ -92,34 +102,53 @@ impl Cut {
         };
         let mut before = times.peek().map_or(0, |first| first.saturating_sub(length));
         for (row, at) in times.enumerate().skip(usize::from(is_border)) {
-            let at = at.max(before);
-            let paused = self.paused.between(before, at);
+            let end = at.max(before);
+            let paused = self.paused.between(before, end);
             if paused > 0 {
-                slices.push(Slice::pause(before, before + paused));
+                slices.push(Slice::idle(before, before + paused));
             }
-            let start = before + paused;
             let stack = nodes.get(row).copied().flatten();
-            let measured = self.cpu(thread, row);
-            let is_known = row > 0 || self.knows_first_cpu;
-            let cpu = measured.filter(|_| is_known).unwrap_or(0);
-            let func = stack.and_then(|stack| Some(tables.leaf(stack)?.func));
-            let is_idle = match self.time {
-                // Without a measurement the thread may have run.
-                TimeKind::Cpu => measured.is_some() && !debts.is_busy(func, cpu, at - start),
-                TimeKind::Wall => stack.is_none() && measured == Some(0),
+            let whole = self.whole(thread, row, (before + paused, end), stack);
+            before = match whole.divided().filter(|_| self.divides) {
+                Some((idle, busy)) => {
+                    slices.extend(idle);
+                    slices.push(busy);
+                    busy.end
+                }
+                None => {
+                    slices.push(whole);
+                    end
+                }
             };
-            slices.push(Slice {
-                start,
-                end: at,
-                at,
-                stack,
-                is_idle,
-                cpu,
-                is_sample: true,
-            });
-            before = at;
         }
         slices
+    }
+
+    /// The slice of a sample that is not divided.
+    fn whole(
+        &self,
+        thread: &RawThread,
+        row: usize,
+        (start, end): (i64, i64),
+        stack: Option<NodeId>,
+    ) -> Slice {
+        let measured = self.cpu(thread, row);
+        let is_known = row > 0 || self.knows_first_cpu;
+        let cpu = measured.filter(|_| is_known).unwrap_or(0);
+        let is_idle = match self.time {
+            // Without a measurement the thread may have run.
+            TimeKind::Cpu => measured.is_some() && cpu == 0,
+            TimeKind::Wall => stack.is_none() && measured == Some(0),
+        };
+        Slice {
+            start,
+            end,
+            at: end,
+            stack,
+            is_idle,
+            cpu,
+            is_sample: true,
+        }
     }
 
     /// The time that the first sample represents.
@@ -172,7 +201,7 @@ fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Sli
 }
 
 impl Slice {
-    const fn pause(start: i64, end: i64) -> Self {
+    const fn idle(start: i64, end: i64) -> Self {
         Self {
             start,
             end,
@@ -185,63 +214,13 @@ impl Slice {
     }
 }
 
-/// For each function, the processor time that its slices do not account for yet; negative if they
-/// account for too much.
-#[derive(Debug, Default)]
-pub(super) struct Debts {
-    by_func: ByRow<i64>,
-    /// The debt of samples without a function.
-    of_none: i64,
-}
-
-impl Debts {
-    /// Begins a thread with these tables, without debts.
-    fn begin(&mut self, tables: &Tables) {
-        self.by_func.begin(tables.func_count());
-        self.of_none = 0;
-    }
-
-    /// Whether the slice counts as busy. Adds its processor time to the debt of its function, and
-    /// subtracts its length if it does.
-    fn is_busy(&mut self, func: Option<FuncId>, cpu: u64, length: i64) -> bool {
-        if cpu == 0 {
-            return false;
-        }
-        let of_func = func.and_then(|func| self.by_func.get_or_insert_with(func.0, || 0));
-        let debt = of_func.unwrap_or(&mut self.of_none);
-        *debt = debt.saturating_add(i64::try_from(cpu).unwrap_or(i64::MAX));
-        let is_busy = debt.saturating_mul(2) >= length;
-        *debt -= if is_busy { length } else { 0 };
-        is_busy
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_reader::{Frame, FrameId, Func, Node, Table, TextId};
+    use profiler_reader::Table;
+    use proptest::prelude::*;
 
     const MS: i64 = 1_000_000;
-
-    fn tables() -> Tables {
-        let func = Func {
-            name: TextId(0),
-            file: None,
-            line: None,
-            column: None,
-            library: None,
-        };
-        let nodes = vec![Node {
-            caller: None,
-            frame: FrameId(0),
-        }];
-        let frames = vec![Frame {
-            func: FuncId(0),
-            line: None,
-            address: None,
-        }];
-        Tables::new(nodes, frames, vec![func], vec!["f".to_owned()])
-    }
 
     /// Slices from times in milliseconds and processor times in nanoseconds, all in one function.
     fn slices(time: TimeKind, times: &[f64], cpu: &[f64], paused: &[(i64, i64)]) -> Vec<Slice> {
@@ -258,13 +237,14 @@ mod tests {
         let paused = Pauses::of(paused.to_vec());
         let cut = Cut {
             time,
+            divides: time == TimeKind::Cpu,
             interval_ns: MS,
             cpu_unit_ns: Some(1.0),
             knows_first_cpu: false,
             shift_ns: 0,
             paused,
         };
-        cut.slices(&thread, &tables(), &nodes, &mut Debts::default())
+        cut.slices(&thread, &nodes)
     }
 
     fn lengths(slices: &[Slice]) -> Vec<(u64, bool)> {
@@ -303,21 +283,51 @@ mod tests {
         assert!(!slices[1].is_sample && slices[1].stack.is_none());
     }
 
-    #[test]
-    fn x3_the_busy_slices_of_a_function_equal_its_processor_time() {
-        let times: Vec<f64> = (1..=1001).map(f64::from).collect();
-        for share in [0.0, 0.01, 0.3, 0.5, 0.77, 1.0] {
-            let cpu = vec![share * 1e6; times.len()];
+    proptest! {
+        /// The time between samples may be shorter than their processor time.
+        #[test]
+        fn x3_the_busy_slices_are_as_long_as_the_processor_time(
+            samples in prop::collection::vec((0_u32..5_000_000, 0_u32..5_000_000), 1..200),
+        ) {
+            let mut at = 0_u64;
+            let after = |ns: u32| {
+                at += u64::from(ns);
+                at as f64 / 1e6
+            };
+            let times: Vec<f64> = samples.iter().map(|(ns, _)| *ns).map(after).collect();
+            let cpu: Vec<f64> = samples.iter().map(|(_, cpu)| f64::from(*cpu)).collect();
             let slices = slices(TimeKind::Cpu, &times, &cpu, &[]);
-            let busy: u64 = slices
-                .iter()
-                .filter(|slice| !slice.is_idle)
-                .map(Slice::length)
-                .sum();
-            let used = share * 1e9;
-            assert!((busy as f64 - used).abs() <= 5e5, "{share}: {busy}");
-            assert_eq!(slices.len(), times.len(), "no slice is added");
+            let busy = slices.iter().filter(|slice| !slice.is_idle);
+            prop_assert_eq!(
+                busy.map(|slice| (slice.length(), slice.stack)).collect::<Vec<_>>(),
+                cpu.iter()
+                    .skip(1) // the start of the first one is unknown
+                    .filter(|cpu| **cpu > 0.0)
+                    .map(|cpu| (*cpu as u64, Some(NodeId(0))))
+                    .collect::<Vec<_>>()
+            );
+            prop_assert!(slices.is_sorted_by(|one, next| one.end == next.start));
         }
+    }
+
+    #[test]
+    fn x3_idle_time_makes_up_for_processor_time_that_exceeds_a_sample() {
+        let times = [1.0, 2.0, 3.0, 9.0, 10.0];
+        let slices = slices(TimeKind::Cpu, &times, &[0.0, 3e6, 1e6, 2e6, 1e6], &[]);
+        let places = slices
+            .iter()
+            .map(|slice| (slice.start / MS, slice.end / MS, slice.is_idle));
+        assert_eq!(
+            places.collect::<Vec<_>>(),
+            [
+                (0, 1, true),
+                (1, 4, false),
+                (4, 5, false),
+                (5, 7, true),
+                (7, 9, false),
+                (9, 10, false)
+            ]
+        );
     }
 
     #[test]
@@ -333,6 +343,7 @@ mod tests {
         thread.samples = Table::of([stacks, times, deltas, cpu, vec![0.0, 1.0]]);
         let cut = Cut {
             time: TimeKind::Wall,
+            divides: false,
             interval_ns: MS,
             cpu_unit_ns: Some(1.0),
             knows_first_cpu: false,
@@ -340,7 +351,7 @@ mod tests {
             paused: Pauses::default(),
         };
         let nodes = [None, Some(NodeId(0))];
-        let slices = cut.slices(&thread, &tables(), &nodes, &mut Debts::default());
+        let slices = cut.slices(&thread, &nodes);
         assert_eq!(lengths(&slices), [(4000, false)]);
         assert_eq!(slices[0].cpu, 300, "its start is known");
     }
@@ -357,13 +368,14 @@ mod tests {
         ] {
             let cut = Cut {
                 time: TimeKind::Cpu,
+                divides: true,
                 interval_ns: MS,
                 cpu_unit_ns: Some(1.0),
                 knows_first_cpu,
                 shift_ns: 0,
                 paused: Pauses::default(),
             };
-            let slices = cut.slices(&thread, &tables(), &nodes, &mut Debts::default());
+            let slices = cut.slices(&thread, &nodes);
             assert_eq!(lengths(&slices), [first, (1000, false)]);
             assert_eq!(slices[0].cpu, cpu);
         }
