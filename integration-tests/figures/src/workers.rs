@@ -44,6 +44,7 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("join" | "join-patiently") => println!("{} {status:?}", init.as_nanos()),
         Some("fill") => fill(argument),
         Some("vary") => vary(argument),
+        Some("burst") => burst(argument),
         Some("flood") => flood(),
         Some("pace") => pace(argument),
         Some("open") => return Some(finish(crate::open::record(argument), true)),
@@ -133,6 +134,12 @@ pub(crate) fn until_closed(line: &str) {
         std::process::exit(0);
     };
     let _ = std::thread::Builder::new().spawn(body);
+}
+
+/// Records this number of markers at full speed.
+fn burst(markers: u64) {
+    (0..markers).for_each(|_| marker!("burst"));
+    println!("burst");
 }
 
 /// Records at full speed until standard input is closed.

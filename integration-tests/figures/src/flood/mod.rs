@@ -1,9 +1,10 @@
 //! Group `flood`: whether the limit holds, how much of it each process keeps, and how fast
 //! processes answer, while processes record at full speed.
 //!
-//! One file per question: [`peak`], [`spans`], [`reply`], and [`simulated`] for more processes than
+//! One file per question: [`peak`], [`spans`], [`reply`], [`burst`], and [`simulated`] for more processes than
 //! a machine can run.
 
+mod burst;
 mod peak;
 mod reply;
 mod simulated;
@@ -18,5 +19,6 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     simulated::measure(report);
     peak::measure(report)?;
     reply::measure(report)?;
+    burst::measure(report)?;
     spans::measure(report)
 }
