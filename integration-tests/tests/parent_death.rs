@@ -192,10 +192,9 @@ fn children_of_a_stopped_parent_continue_and_the_counts_add_up_afterwards() -> a
 }
 
 #[test]
-fn a_burst_below_an_eighth_of_the_limit_is_kept_while_the_parent_cannot_answer()
--> anyhow::Result<()> {
+fn a_burst_of_ten_megabytes_is_kept_while_the_parent_cannot_answer() -> anyhow::Result<()> {
     own_process!();
-    const COUNT: u64 = 400_000;
+    const COUNT: u64 = 200_000; // about 50 bytes each
     let options = ProcessTreeOptions {
         limit: 128 << 20,
         ..OPTIONS
