@@ -35,7 +35,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -43,7 +42,7 @@ use ipc_protocol::environment::SessionAddress;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::session::{Features, SessionParams};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 
 use crate::controller::MemoryLimit;
 use crate::groups::{ProbeRegistry, SnapshotReader};
@@ -155,7 +154,7 @@ impl Waker {
 pub(crate) struct Supervisor {
     context: Arc<SupervisorContext>,
     pub(crate) handle: SupervisorHandle,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<QuietThread<()>>,
     /// Lets processes join by themselves, once the session's address is needed.
     joining: Mutex<Option<JoinService>>,
     /// Observes programs, once that is asked for.
