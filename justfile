@@ -45,6 +45,10 @@ tokio:
 featureless:
     .ci/run featureless
 
+# Other systems and processors, compiled only
+targets:
+    .ci/run targets
+
 # The packages that would be published
 package:
     .ci/run package

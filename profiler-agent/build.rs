@@ -21,7 +21,10 @@ fn main() {
     link_with("-Wl,-soname,libprofiler_agent.so");
     link_with("-Wl,-z,nodelete");
     link_with("-Wl,-Bsymbolic-functions");
+    // Another system's compiler is known only if Cargo is told its linker.
+    let is_known = env::var_os("RUSTC_LINKER").is_some() || env::var("TARGET") == env::var("HOST");
     if target("ENV") == "gnu"
+        && is_known
         && let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from)
         && let Some(text) = static_unwinder()
         && fs::write(directory.join("libgcc_s.so"), text).is_ok()

@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ipc_protocol::limits;
 use ipc_protocol::message::{GatherId, GatherOutcome, Proportion, ToParent};
@@ -18,7 +17,7 @@ use profiler_gecko::{
     CancelFlag, FailureLatch, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec, ProgressCell,
 };
 use profiler_json::JsonWriter;
-use profiler_sys::{OwnFile, spawn_quiet};
+use profiler_sys::{OwnFile, QuietThread, spawn_quiet};
 
 use crate::outgoing::Outgoing;
 
@@ -60,7 +59,7 @@ struct Running {
     id: GatherId,
     cancel: CancelFlag,
     progress: Arc<ProgressCell>,
-    thread: JoinHandle<()>,
+    thread: QuietThread<()>,
 }
 
 impl Gathers {

@@ -25,12 +25,12 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use profiler_core::session;
-use profiler_sys::Renewable;
-use profiler_sys::{DescriptorTable, end_profiler_table, leave_program_table, spawn_quiet};
+use profiler_sys::{
+    DescriptorTable, QuietThread, Renewable, end_profiler_table, leave_program_table, spawn_quiet,
+};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -38,7 +38,7 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 struct IoThread {
     jobs: Sender<Job>,
-    thread: JoinHandle<()>,
+    thread: QuietThread<()>,
 }
 
 /// Whether [`post`] may start the thread.

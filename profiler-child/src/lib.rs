@@ -22,6 +22,11 @@
 //!   descriptor of the profiler.
 //! - An error leaves the profiler off and the host unharmed; [`init`] returns it.
 //!
+//! # Systems
+//! On Windows, and on every other system that is not a Unix, the crate compiles and does nothing:
+//! [`init`] returns [`Status::NoParent`], and the macros compile to nothing. `after_fork` does not
+//! exist there, because there is no fork.
+//!
 //! # Your responsibilities
 //! - A forked child of a process that has called [`init`] does not record until it calls
 //!   [`after_fork`], as the workers of a server that forks them do. If the server itself does not
@@ -37,30 +42,53 @@
     )
 )]
 
+#[cfg(unix)]
 mod connect;
+#[cfg(unix)]
 mod control;
+#[cfg(unix)]
 mod fork;
+#[cfg(unix)]
 mod gather;
+#[cfg(unix)]
 mod init;
+#[cfg(unix)]
 mod io_thread;
+#[cfg(unix)]
 mod join;
+#[cfg(unix)]
 mod outgoing;
+#[cfg(unix)]
 mod own_threads;
+#[cfg(unix)]
 mod shutdown;
+#[cfg(unix)]
 mod updates;
 
+#[cfg(not(unix))]
+mod inert;
+
 #[doc(hidden)]
+#[cfg(unix)]
 pub use connect::session_is_over;
+#[cfg(unix)]
 pub use connect::{InitError, Status};
+#[cfg(unix)]
 pub use fork::{after_fork, after_fork_within};
+#[cfg(not(unix))]
+pub use inert::{InitError, JOIN_WAIT, Status, init, init_within, shutdown};
 #[doc(hidden)]
+#[cfg(unix)]
 pub use init::{Invitation, init_as};
+#[cfg(unix)]
 pub use init::{JOIN_WAIT, init, init_within};
 pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 #[doc(hidden)]
+#[cfg(unix)]
 pub use shutdown::leave;
+#[cfg(unix)]
 pub use shutdown::shutdown;
 
 /// The code in the README compiles.

@@ -5,19 +5,17 @@
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 
-use profiler_sys::Renewable;
-use profiler_sys::read_text;
+use profiler_sys::{QuietThread, Renewable, read_text};
 
 /// How the name of each thread of the profiler begins.
 const PREFIX: &str = "profiler-";
 
 /// The control thread: it may not have its name yet.
-static CONTROL: Renewable<Mutex<Option<JoinHandle<()>>>> = Renewable::new(Mutex::new(None));
+static CONTROL: Renewable<Mutex<Option<QuietThread<()>>>> = Renewable::new(Mutex::new(None));
 
 /// Notes the control thread.
-pub(crate) fn set_control(thread: JoinHandle<()>) {
+pub(crate) fn set_control(thread: QuietThread<()>) {
     *CONTROL.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
 }
 

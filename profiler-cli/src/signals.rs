@@ -51,9 +51,9 @@ mod imp {
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicI32, Ordering};
 
-    #[cfg(not(target_vendor = "apple"))]
+    #[cfg(not(any(target_vendor = "apple", target_os = "freebsd")))]
     use libc::__errno_location as errno_location;
-    #[cfg(target_vendor = "apple")]
+    #[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
     use libc::__error as errno_location;
 
     use super::Caught;

@@ -5,9 +5,9 @@
 //! merged by name. Compiled with and without the feature `engine`. Applications use this module as
 //! [`crate::marker::category`].
 
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub(crate) mod by_target;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod define;
 
 use crate::definition_cell::DefinitionCell;
@@ -22,7 +22,7 @@ use crate::schema::CategoryColor;
 /// let _write = STORAGE.sub(2);
 /// ```
 #[derive(Debug)]
-#[cfg_attr(not(feature = "engine"), allow(dead_code))] // nothing is defined there
+#[cfg_attr(not(all(feature = "engine", unix)), allow(dead_code))] // nothing is defined there
 pub struct Category {
     name: &'static str,
     color: CategoryColor,

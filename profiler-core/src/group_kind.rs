@@ -7,8 +7,11 @@ use std::fmt;
 
 /// The kind of a group. Groups of the same kind are compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "engine", serde(rename_all = "kebab-case"))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
+#[cfg_attr(all(feature = "engine", unix), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum GroupKind {
     /// All work of the process, for any group. Implied.
@@ -66,7 +69,7 @@ impl GroupKind {
 
     /// Splits `plugin:foo` into kind and name. Without a known kind the whole text names a
     /// component.
-    #[cfg_attr(not(feature = "engine"), allow(dead_code))] // only the engine splits
+    #[cfg_attr(not(all(feature = "engine", unix)), allow(dead_code))] // only the engine splits
     pub(crate) fn split(text: &str) -> (Self, &str) {
         let split = text
             .split_once(':')
@@ -84,8 +87,11 @@ impl fmt::Display for GroupKind {
 /// The measurements of groups, as a set of bits. Entries into groups are always counted; everything
 /// else only on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "engine", serde(transparent))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
+#[cfg_attr(all(feature = "engine", unix), serde(transparent))]
 pub struct Probes(u8);
 
 impl Probes {
@@ -145,7 +151,7 @@ impl Probes {
     }
 
     /// Whether any clock must be read.
-    #[cfg_attr(not(feature = "engine"), allow(dead_code))] // only the engine reads clocks
+    #[cfg_attr(not(all(feature = "engine", unix)), allow(dead_code))] // only the engine reads clocks
     pub(crate) const fn needs_time(self) -> bool {
         self.0 & (Self::JANK.0 | Self::CPU.0 | Self::BLOCKING.0) != 0
     }

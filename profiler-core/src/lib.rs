@@ -23,7 +23,9 @@
 //! code behind them: [`marker`](mod@marker), [`category`], [`counter`], [`groups`],
 //! [`label`](mod@label), [`thread`], [`alloc`], [`safepoint`], [`sampler`], the switches of
 //! [`session`], [`time::Timestamp`] and [`ids`]. The names that start a session, read a pool or
-//! write a profile only exist with the feature.
+//! write a profile only exist with the feature. On Windows, and on every other system that is not a
+//! Unix, all builds are without recording, so that a program for several systems can depend on this
+//! crate.
 
 #![cfg_attr(
     not(test),
@@ -34,7 +36,10 @@
         clippy::indexing_slicing
     )
 )]
-#![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    any(loom, profiler_portable, not(target_os = "linux")),
+    allow(dead_code, unused_imports)
+)]
 
 // Compiled with and without the engine.
 #[doc(hidden)] // public as `marker::category`
@@ -50,82 +55,86 @@ mod thread_filter;
 mod timestamp;
 
 // The engine.
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod alloc;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod backtrace;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod codec;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod counter;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod dead_pool;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod definition_cell;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod durations;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod entry;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod entry_counts;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod exact_entries;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod groups;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod label;
-#[cfg(all(test, loom, feature = "engine"))]
+#[cfg(all(test, loom, feature = "engine", unix))]
 mod loom_models;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod manager;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod marker;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod panic_note;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod params;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod pending_sum;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod pool;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod profile_spec;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod reader;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod record;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod recorder_note;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod safepoint;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod sampler;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod session;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod sync;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod sys;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 mod template;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod thread;
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 pub mod time;
 
 /// The items for other crates of the profiler. Not part of the interface for applications; may
 /// change in every version.
-#[cfg(feature = "engine")]
+#[cfg(all(feature = "engine", unix))]
 #[doc(hidden)]
 pub mod internal;
 
-// The recording API without the engine: the same names, which do nothing.
-#[cfg(not(feature = "engine"))]
+// The recording API without the engine, or on a system that the engine does not support: the same
+// names, which do nothing.
+#[cfg(not(all(feature = "engine", unix)))]
 #[path = "inert/definition_cell.rs"]
 mod definition_cell;
-#[cfg(not(feature = "engine"))]
+#[cfg(not(all(feature = "engine", unix)))]
 mod inert;
-#[cfg(not(feature = "engine"))]
+#[cfg(not(all(feature = "engine", unix)))]
+#[doc(hidden)]
+pub use inert::internal;
+#[cfg(not(all(feature = "engine", unix)))]
 pub use inert::{alloc, counter, groups, label, marker, safepoint, sampler, session, thread, time};
 
 /// The code in the README compiles.

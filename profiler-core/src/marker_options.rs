@@ -141,7 +141,7 @@ impl From<MarkerTiming> for MarkerOptions {
 
 /// Options of a span.
 #[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(not(feature = "engine"), allow(dead_code))] // nothing reads the fields
+#[cfg_attr(not(all(feature = "engine", unix)), allow(dead_code))] // nothing reads the fields
 pub struct SpanOptions<'a> {
     pub(crate) label: Option<&'a str>,
     pub(crate) group: Option<&'a str>,

@@ -21,7 +21,10 @@ pub enum Frame {
 
 /// A file whose code ran in the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub struct ModuleDefinition {
     /// Path of the file as the process saw it; a name such as `[vdso]` if there is no file.
     pub path: String,

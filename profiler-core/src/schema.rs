@@ -18,7 +18,10 @@ mod format;
 
 /// Where a viewer shows the markers of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 #[non_exhaustive]
 pub enum Location {
     /// The marker chart: a row of bars over time.
@@ -57,7 +60,10 @@ impl Location {
 
 /// A field of the payload, as the viewer shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub struct MarkerField {
     /// Name of the field in the payload's struct.
     pub key: String,
@@ -108,7 +114,10 @@ impl MarkerField {
 
 /// One row of a marker's tooltip.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub enum SchemaRow {
     /// A field of the payload.
     Field(MarkerField),
@@ -124,7 +133,10 @@ pub enum SchemaRow {
 
 /// How a graph is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub enum GraphType {
     /// A bar per marker.
     Bar,
@@ -147,7 +159,10 @@ impl GraphType {
 
 /// A graph over the values of one field; the type gets a track of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub struct MarkerGraph {
     /// Key of a field that is a number.
     pub key: String,
@@ -162,7 +177,10 @@ pub struct MarkerGraph {
 /// Labels may contain `{marker.name}`, `{marker.start}`, `{marker.end}`, `{marker.duration}`,
 /// `{marker.category}`, `{marker.data.KEY}` and `{marker.data.KEY ? 'a' : 'b'}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub struct MarkerSchema {
     /// Name of the type: the `type` of each payload.
     pub name: String,
@@ -315,5 +333,5 @@ impl MarkerSchema {
     }
 }
 
-#[cfg(all(test, feature = "engine"))]
+#[cfg(all(test, feature = "engine", unix))]
 mod tests;

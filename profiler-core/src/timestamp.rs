@@ -6,8 +6,11 @@
 ///
 /// Two timestamps of the same session may be compared, also across processes. Size: 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "engine", serde(transparent))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
+#[cfg_attr(all(feature = "engine", unix), serde(transparent))]
 pub struct Timestamp(u64);
 
 impl Timestamp {

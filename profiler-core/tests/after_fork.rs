@@ -92,6 +92,39 @@ fn a_forked_child_that_begins_anew_has_its_own_entries_and_its_parent_all_others
     assert_eq!(recorded(), 10, "the process itself is not changed");
 }
 
+/// A lock of the standard library is held in a few children of this test, and forever there.
+#[test]
+fn threads_of_the_profiler_begin_in_a_child_that_was_forked_while_threads_of_the_parent_began() {
+    own_process!();
+    const CHILDREN: usize = 400;
+    let _session = RunningSession::with_limit(1 << 20);
+    let stop = AtomicBool::new(false);
+    let begins_threads = || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::scope(|scope| _ = scope.spawn(|| ()));
+        }
+    };
+    let joins = || {
+        let threads = (0..2).map(|_| profiler_sys::spawn_quiet("in the child", || ()));
+        threads.flatten().all(|thread| thread.join().is_ok())
+    };
+    let records = || {
+        begin_anew().is_ok() && start(Features::NO_SAMPLING) && {
+            record(2);
+            recorded() == 2 && joins()
+        }
+    };
+    let good = std::thread::scope(|scope| {
+        (0..3).for_each(|_| _ = scope.spawn(begins_threads));
+        let good = (0..CHILDREN)
+            .take_while(|_| is_true_in_child(records))
+            .count();
+        stop.store(true, Ordering::Relaxed);
+        good
+    });
+    assert_eq!(good, CHILDREN, "a child hung or failed");
+}
+
 #[test]
 fn a_child_of_a_child_that_began_anew_records_nothing_before_it_begins_anew() {
     own_process!();

@@ -10,6 +10,8 @@
         clippy::indexing_slicing
     )
 )]
+// What only Linux calls.
+#![cfg_attr(any(profiler_portable, not(target_os = "linux")), allow(dead_code))]
 
 pub mod alerts;
 pub mod capture;

@@ -175,9 +175,11 @@ fn check_private(directory: &OwnedFd) -> Result<(), Unsuitable> {
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Unsuitable::NotOwn(stat.st_uid));
     }
-    match stat.st_mode & 0o077 {
+    #[allow(clippy::useless_conversion)] // macOS and FreeBSD have a type of 16 bits
+    let mode = u32::from(stat.st_mode) & 0o7777;
+    match mode & 0o077 {
         0 => Ok(()),
-        _ => Err(Unsuitable::Open(stat.st_mode & 0o7777)),
+        _ => Err(Unsuitable::Open(mode)),
     }
 }
 

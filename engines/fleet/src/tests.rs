@@ -2,16 +2,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::thread::JoinHandle;
 
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 use test_support::assert_matches;
 
 use super::*;
 
 /// A server on this machine that sends these answers, one per connection. Returns its address, and
 /// the requests that it got.
-fn server(answers: Vec<String>) -> (FleetAddress, JoinHandle<Vec<String>>) {
+fn server(answers: Vec<String>) -> (FleetAddress, QuietThread<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!(
         "clickhouse://reader@{}/fleet",

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender as ChannelSender, at, bounded, select};
@@ -14,7 +13,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys;
 use profiler_parent::Session;
 use profiler_parent::internal::pushers::{CaptureSeries, EngineSources, ListedPusher};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 
 use super::capturing::Capturer;
 use super::clock::end_of;
@@ -39,7 +38,7 @@ pub struct Pusher {
     pub(crate) progress: Arc<PushProgress>,
     /// Disconnected to end the capturing thread.
     stop: Option<ChannelSender<()>>,
-    capturer: Option<JoinHandle<()>>,
+    capturer: Option<QuietThread<()>>,
     senders: Option<RunningSenders>,
     /// The place in the metrics of the session, if it belongs to one.
     listed: Option<ListedPusher>,
@@ -262,7 +261,7 @@ impl Pusher {
 struct RunningSenders(Receiver<()>);
 
 /// Waits for a thread. Its panic has been reported by the panic hook.
-fn join(thread: Option<JoinHandle<()>>) {
+fn join(thread: Option<QuietThread<()>>) {
     if let Some(thread) = thread {
         let _ = thread.join();
     }

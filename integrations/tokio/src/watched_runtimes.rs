@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use profiler_core::counter::Counter;
 use profiler_core::session;
-use profiler_sys::spawn_quiet;
 
 use crate::runtime_reader::RuntimeReader;
 use crate::session_number::session_number;
@@ -97,12 +96,23 @@ impl Drop for WatchedPlace {
 /// Starts the thread if there is something to read and none exists.
 fn read_while_recording() {
     if is_wanted() && take_over() {
-        let started = spawn_quiet("profiler-tokio", read_all_the_time);
-        if started.is_err() {
+        if !starts_thread() {
             // No thread is left. The next start or runtime tries again.
             READING.store(0, Ordering::SeqCst);
         }
     }
+}
+
+#[cfg(unix)]
+fn starts_thread() -> bool {
+    profiler_sys::spawn_quiet("profiler-tokio", read_all_the_time).is_ok()
+}
+
+/// False: no session runs on this system.
+#[cfg(not(unix))]
+fn starts_thread() -> bool {
+    let _ = read_all_the_time;
+    false
 }
 
 fn is_wanted() -> bool {

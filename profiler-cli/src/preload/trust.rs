@@ -9,6 +9,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::StatVfsMountFlags;
+
 /// The bits of the group and of others for writing.
 const WRITABLE: u32 = 0o022;
 /// In such a directory, only the owner of a file renames it.
@@ -38,11 +40,18 @@ pub(super) fn bases() -> impl Iterator<Item = PathBuf> {
 pub(super) fn may_hold_programs(base: &Path) -> bool {
     let existing = base.ancestors().find(|path| path.exists());
     let system = existing.and_then(|path| rustix::fs::statvfs(path).ok());
-    system.is_some_and(|system| {
-        !system
-            .f_flag
-            .contains(rustix::fs::StatVfsMountFlags::NOEXEC)
-    })
+    system.is_some_and(|system| !forbids_programs(system.f_flag))
+}
+
+#[cfg(target_os = "linux")]
+fn forbids_programs(flags: StatVfsMountFlags) -> bool {
+    flags.contains(StatVfsMountFlags::NOEXEC)
+}
+
+/// Other systems do not tell it in this way, and nothing is preloaded there.
+#[cfg(not(target_os = "linux"))]
+fn forbids_programs(_flags: StatVfsMountFlags) -> bool {
+    false
 }
 
 /// Makes a directory for our directories, or checks the one that exists. Returns its path without

@@ -137,3 +137,18 @@ impl Drop for MarkerSpan {
     #[inline(always)]
     fn drop(&mut self) {}
 }
+
+/// The names of the types of numbered spans.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct SpanMark<'a>(PhantomData<&'a str>);
+
+impl SpanMark<'_> {
+    /// The beginning of the names of types whose markers are numbered.
+    pub const TYPE_PREFIX: &'static str = "Span ";
+
+    /// Whether the name of a type is one of them.
+    pub fn is_type(type_name: &str) -> bool {
+        type_name == "Span" || type_name.starts_with(Self::TYPE_PREFIX)
+    }
+}

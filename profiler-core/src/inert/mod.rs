@@ -1,6 +1,8 @@
-//! The recording API in builds without the feature `engine`: the same names, which do nothing.
+//! The recording API in builds without the engine: the same names, which do nothing.
 //!
-//! Called by libraries and applications that record, in programs that do not enable recording.
+//! Called by libraries and applications that record, in programs that do not enable recording, and
+//! in all programs on systems that the engine does not support, such as Windows. The packages under
+//! `integrations/` find what they use of the engine in `internal`.
 //! Every public item has the name and the signature of an item of the engine, where it is
 //! documented. Invariants: nothing here reads a clock, stores, allocates or makes a system call, so
 //! the compiler removes every call; the program `tests/recording_api.rs` compiles with the engine
@@ -10,6 +12,7 @@
 pub mod alloc;
 pub mod counter;
 pub mod groups;
+pub mod internal;
 pub mod label;
 pub mod marker;
 pub mod safepoint;

@@ -28,6 +28,12 @@ pub fn is_sampling_paused() -> bool {
     false
 }
 
+/// False: the function is never called, because no session starts or ends.
+#[doc(hidden)]
+pub fn on_switch(_hook: fn()) -> bool {
+    false
+}
+
 /// False: there is no sampling.
 pub fn wait_one_periodic_sampling() -> bool {
     false

@@ -1,10 +1,10 @@
-//! Which builds record: those with the cargo feature `enabled`.
+//! Which builds record: those with the cargo feature `enabled`, on systems that the engine supports.
 //!
-//! Used by the other macros. Without the feature they compile to nothing: their arguments are
+//! Used by the other macros. In other builds they compile to nothing: their arguments are
 //! type-checked in a closure that is never called.
 
 /// Expands to `$body` in builds that record, else to `$otherwise`.
-#[cfg(feature = "enabled")]
+#[cfg(all(feature = "enabled", unix))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __if_enabled {
@@ -14,7 +14,7 @@ macro_rules! __if_enabled {
 }
 
 /// Expands to `$body` in builds that record, else to `$otherwise`.
-#[cfg(not(feature = "enabled"))]
+#[cfg(not(all(feature = "enabled", unix)))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __if_enabled {

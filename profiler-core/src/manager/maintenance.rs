@@ -9,7 +9,6 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::chunks::{Acquired, NoChunk};
@@ -34,7 +33,7 @@ pub(crate) type Reclaim = Box<dyn FnMut(&ChunkManager) -> Option<Duration> + Sen
 pub(crate) struct Maintenance {
     manager: Arc<ChunkManager>,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: profiler_sys::QuietThread<()>,
 }
 
 impl Maintenance {

@@ -4,7 +4,6 @@
 //! with its callers. Invariant: every wait for the sampler has a time limit.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::schedule::now;
@@ -211,7 +210,7 @@ pub(crate) struct SamplerConfig {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     shared: Arc<SamplerShared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<profiler_sys::QuietThread<()>>,
 }
 
 /// The longest time that a start waits for the first read of the modules, which takes a few

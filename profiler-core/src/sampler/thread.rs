@@ -14,7 +14,6 @@
 //! samples, the sampler's thread only keeps the modules up to date, for the stacks of markers.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::activity::{ProcessClocks, ProgramActivity};
@@ -40,7 +39,10 @@ use crate::sys::native::{perf_event, tasks, timer};
 use crate::time::{Anchor, Timestamp};
 
 /// Starts the thread. `None` if the system cannot create one.
-pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
+pub(super) fn run(
+    shared: Arc<SamplerShared>,
+    config: SamplerConfig,
+) -> Option<profiler_sys::QuietThread<()>> {
     let body = move || {
         let _last = Ending(Arc::clone(&shared));
         SamplerThread::new(shared, config).run();

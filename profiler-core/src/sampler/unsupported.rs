@@ -3,7 +3,6 @@
 //! It has the functions of the real one, so the rest of the profiler does not distinguish the two.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::control::{SamplerConfig, SamplerShared};
@@ -11,7 +10,10 @@ use super::{Captured, PlacedFrame};
 use crate::params::SessionParams;
 
 /// Starts nothing: there is no sampler on these systems.
-pub(super) fn run(_shared: Arc<SamplerShared>, _config: SamplerConfig) -> Option<JoinHandle<()>> {
+pub(super) fn run(
+    _shared: Arc<SamplerShared>,
+    _config: SamplerConfig,
+) -> Option<profiler_sys::QuietThread<()>> {
     None
 }
 

@@ -7,7 +7,7 @@ macro_rules! palette {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(all(feature = "engine", unix), derive(serde::Serialize, serde::Deserialize))]
         #[non_exhaustive]
         pub enum $name {
             $($(#[$variant_meta])* #[doc = concat!("`", $text, "`")] $variant,)+

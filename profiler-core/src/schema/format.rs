@@ -6,7 +6,10 @@
 
 /// How one value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 #[non_exhaustive]
 pub enum Format {
     /// A URL. Removed when the user shares the profile without personal data.
@@ -97,7 +100,10 @@ impl Format {
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub struct TableColumn {
     /// How its values are shown.
     pub format: Format,
@@ -117,7 +123,10 @@ impl TableColumn {
 
 /// How a field is shown: as one value or as a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    all(feature = "engine", unix),
+    derive(serde::Serialize, serde::Deserialize)
+)]
 pub enum FieldFormat {
     /// One value.
     Value(Format),

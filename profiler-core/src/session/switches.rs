@@ -78,6 +78,9 @@ impl Switches {
             return;
         }
         let body = || {
+            let _ = self.kept.set(std::thread::current());
+            // A switch sees the thread, or the first look sees the switch: pairs with the fence there.
+            fence(Ordering::SeqCst);
             loop {
                 // Another thread that runs the functions looks at the latest number at its end.
                 if !self.is_running.swap(true, Ordering::SeqCst) {
@@ -86,13 +89,8 @@ impl Switches {
                 std::thread::park();
             }
         };
-        match profiler_sys::spawn_quiet_for_host_code(THREAD_NAME, body) {
-            Ok(thread) => {
-                let _ = self.kept.set(thread.thread().clone());
-                // A switch after the thread's first look may not have found it here.
-                thread.thread().unpark();
-            }
-            Err(_) => self.is_kept.store(false, Ordering::SeqCst),
+        if profiler_sys::spawn_quiet_for_host_code(THREAD_NAME, body).is_err() {
+            self.is_kept.store(false, Ordering::SeqCst);
         }
     }
 
@@ -102,6 +100,7 @@ impl Switches {
     /// If there is no thread for it. Then the functions run at the next start or stop, or when the
     /// kept thread begins.
     fn begin_to_run(&'static self) -> io::Result<()> {
+        fence(Ordering::SeqCst); // pairs with the one in the kept thread, after the latest number
         if let Some(kept) = self.kept.get() {
             kept.unpark();
         } else if DescriptorTable::current() == DescriptorTable::Profiler {

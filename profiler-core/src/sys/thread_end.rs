@@ -56,8 +56,12 @@ impl ThreadEnd {
         if unsafe { libc::pthread_key_create(&raw mut key, Some(self.run)) } != 0 {
             return None;
         }
-        #[allow(clippy::useless_conversion)] // another type on other systems
-        let word = u64::from(key) + 1;
+        // The type of a key has 64 bits on macOS, and a sign on FreeBSD.
+        let Some(word) = u64::try_from(key).ok().and_then(|key| key.checked_add(1)) else {
+            // SAFETY: made above, and no thread has stored a value under it.
+            unsafe { libc::pthread_key_delete(key) };
+            return None;
+        };
         match self
             .key
             .compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire)

@@ -39,6 +39,7 @@ mod found_file;
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 #[path = "portable_found_file.rs"]
 mod found_file;
+mod native_thread;
 mod own_threads;
 mod renewable;
 mod secret;
@@ -58,7 +59,9 @@ pub use imp::{current_thread_number, path_of, read_at, vdso_image};
 pub use own_threads::{own_thread_count, own_thread_numbers};
 pub use renewable::Renewable;
 pub use secret::new_secret;
-pub use threads::{is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_code};
+pub use threads::{
+    QuietThread, is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_code,
+};
 
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
 /// about the threads and files of the parent.

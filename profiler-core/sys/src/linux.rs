@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,6 +12,11 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use crate::file_identity::FileIdentity;
+
+/// Gives the calling thread a name, which the system cuts at 15 bytes.
+pub(crate) fn name_current_thread(name: &CStr) {
+    let _ = rustix::thread::set_name(name); // a sandbox may refuse it
+}
 
 /// The same file under a descriptor that cannot write.
 ///

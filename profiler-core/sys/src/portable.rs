@@ -2,12 +2,26 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
 use crate::file_identity::FileIdentity;
+
+/// Gives the calling thread a name where the system has a call for it.
+pub(crate) fn name_current_thread(name: &CStr) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::set_name(name); // a sandbox may refuse it
+    #[cfg(target_vendor = "apple")]
+    // SAFETY: reads a text that ends with a zero.
+    unsafe {
+        libc::pthread_setname_np(name.as_ptr());
+    }
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+    let _ = name;
+}
 
 /// The same file, still writable: without a name it cannot be opened for reading only.
 ///

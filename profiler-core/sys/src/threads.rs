@@ -3,6 +3,8 @@
 //! All threads of the profiler are made here. Invariant: a signal sent to the host process is
 //! never delivered to one of them, so neither the host's handlers nor a sampler's signal can
 //! interrupt the profiler's own waits. The exception is `SIGSYS`, for the I/O thread of a child.
+//! They also start in a forked child, whatever the threads of its parent were doing at the fork: see
+//! `native_thread`.
 //!
 //! Each thread has [`OWN_BYTES`] of stack for its own functions. The C library takes static
 //! thread-locals from a thread's stack, and a program may have megabytes of them, so their size is
@@ -11,17 +13,22 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
-use std::thread::{Builder, JoinHandle};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::descriptor_table::DescriptorTable;
+use super::native_thread::NativeThread;
 use super::own_threads::OwnThread;
 
 /// The stack size that a thread of ours has for its own functions.
 /// `integration-tests/tests/large_thread_locals.rs` checks that every thread stays within it.
 const OWN_BYTES: usize = 256 * 1024;
+/// The longest name of a thread on Linux.
+const MAX_NAME_BYTES: usize = 15;
 /// The stack size of a thread that runs code of the host: the standard library's.
 const HOST_CODE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -42,7 +49,7 @@ pub fn is_quiet_thread() -> bool {
 pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
+) -> io::Result<QuietThread<T>> {
     spawn(name, OWN_BYTES, body)
 }
 
@@ -53,7 +60,7 @@ pub fn spawn_quiet<T: Send + 'static>(
 pub fn spawn_quiet_for_host_code(
     name: &str,
     body: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+) -> io::Result<QuietThread<()>> {
     spawn(name, HOST_CODE_BYTES, body)
 }
 
@@ -61,28 +68,90 @@ fn spawn<T: Send + 'static>(
     name: &str,
     stack_bytes: usize,
     body: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    // A new thread inherits the mask of its maker, so the signals are blocked before its first
-    // instruction; the maker's own mask is restored at once.
+) -> io::Result<QuietThread<T>> {
+    let result = Arc::new(Mutex::new(None));
+    let quiet = quiet(name, body);
+    let of_thread = Arc::clone(&result);
+    let body = Box::new(move || {
+        let returned = quiet();
+        *of_thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
+    });
     let _masked = SignalsBlocked::new();
+    let native = NativeThread::start(with_libc_part(stack_bytes), body)?;
+    Ok(QuietThread { native, result })
+}
+
+/// What a quiet thread of this name does. A panic of `body` is returned. The caller blocks all
+/// signals while it starts the thread: a new thread inherits the mask of its maker, so they are
+/// blocked before its first instruction.
+fn quiet<T, F: FnOnce() -> T + Send>(
+    name: &str,
+    body: F,
+) -> impl FnOnce() -> std::thread::Result<T> + Send + use<T, F> {
     let table = DescriptorTable::current();
-    let body = move || {
-        let _own = OwnThread::enter();
-        IS_QUIET.set(true);
-        table.inherit();
-        body()
-    };
-    Builder::new()
-        .name(name.to_owned())
-        .stack_size(with_libc_part(stack_bytes))
-        .spawn(body)
+    let mut shown = [0; MAX_NAME_BYTES + 1];
+    let bytes = name.bytes().filter(|byte| *byte != 0);
+    let places = shown.iter_mut().take(MAX_NAME_BYTES);
+    places.zip(bytes).for_each(|(place, byte)| *place = byte);
+    move || {
+        if let Ok(name) = CStr::from_bytes_until_nul(&shown) {
+            super::imp::name_current_thread(name);
+        }
+        catch_unwind(AssertUnwindSafe(|| {
+            let _own = OwnThread::enter();
+            IS_QUIET.set(true);
+            table.inherit();
+            body()
+        }))
+    }
+}
+
+/// A quiet thread that was started. Dropping it leaves the thread running.
+#[derive(Debug)]
+pub struct QuietThread<T> {
+    native: NativeThread,
+    /// What the thread has returned. The thread has the other reference until it has ended.
+    result: Arc<Mutex<Option<std::thread::Result<T>>>>,
+}
+
+impl<T> QuietThread<T> {
+    /// Waits until the thread has ended. Returns what it has returned.
+    ///
+    /// # Errors
+    /// The panic of the thread.
+    pub fn join(self) -> std::thread::Result<T> {
+        self.native.join();
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        result
+            .take()
+            .unwrap_or_else(|| Err(Box::new("the thread has returned nothing")))
+    }
+
+    /// Whether the thread has run to its end. It may exist a little longer.
+    pub fn is_finished(&self) -> bool {
+        Arc::strong_count(&self.result) == 1
+    }
+
+    /// Whether it is the calling thread, which cannot wait for itself.
+    pub fn is_current(&self) -> bool {
+        self.native.is_current()
+    }
 }
 
 /// The size of a stack with this many bytes in addition to the C library's part. The standard
-/// library takes the larger of the two, not their sum.
+/// library takes the larger of the two for its threads, not their sum.
 fn with_libc_part(bytes: usize) -> usize {
-    static TAKEN: OnceLock<usize> = OnceLock::new();
-    bytes.saturating_add(*TAKEN.get_or_init(taken_by_libc))
+    /// The size, plus one; 0 before it is known. Not a lock, which a forked child might find held.
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    let taken = match TAKEN.load(Ordering::Relaxed) {
+        0 => {
+            let taken = taken_by_libc();
+            TAKEN.store(taken.saturating_add(1), Ordering::Relaxed);
+            taken
+        }
+        known => known - 1,
+    };
+    bytes.saturating_add(taken)
 }
 
 /// The bytes of a new thread's stack that the C library takes for the thread's control block and
@@ -121,22 +190,19 @@ pub fn run_quiet<T: Send>(
     stack: usize,
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<std::thread::Result<T>> {
-    let table = DescriptorTable::current();
-    let body = || {
-        let _own = OwnThread::enter();
-        IS_QUIET.set(true);
-        table.inherit();
-        body()
+    let mut result = None;
+    let quiet = quiet(name, body);
+    let body: Box<dyn FnOnce() + Send + '_> = Box::new(|| result = Some(quiet()));
+    // SAFETY: only the lifetime changes. `join` below waits for the thread, which is another one than
+    // this, so what the body borrows lives longer; without a thread, the body is dropped by `start`.
+    let body = unsafe {
+        std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Box<dyn FnOnce() + Send>>(body)
     };
-    std::thread::scope(|scope| {
-        let masked = SignalsBlocked::new();
-        let thread = Builder::new()
-            .name(name.to_owned())
-            .stack_size(stack)
-            .spawn_scoped(scope, body)?;
-        drop(masked);
-        Ok(thread.join())
-    })
+    let masked = SignalsBlocked::new();
+    let thread = NativeThread::start(stack, body)?;
+    drop(masked);
+    thread.join();
+    Ok(result.unwrap_or_else(|| Err(Box::new("the thread has returned nothing"))))
 }
 
 struct SignalsBlocked(Option<libc::sigset_t>);
@@ -170,6 +236,63 @@ impl Drop for SignalsBlocked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The standard library makes an alternate stack where it takes its locks.
+    #[test]
+    fn a_thread_begins_without_the_locks_of_the_standard_library() {
+        let has_alternate_stack = || {
+            let mut stack = MaybeUninit::<libc::stack_t>::uninit();
+            // SAFETY: a null new stack only reads the current one into `stack`.
+            unsafe { libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr()) };
+            // SAFETY: written by the call above, which cannot fail with these arguments.
+            unsafe { stack.assume_init() }.ss_flags & libc::SS_DISABLE == 0
+        };
+        let of_library = std::thread::scope(|scope| scope.spawn(has_alternate_stack).join());
+        let spawned = spawn_quiet("quiet", has_alternate_stack).unwrap().join();
+        let run = run_quiet("quiet", OWN_BYTES, has_alternate_stack).unwrap();
+        assert_eq!(
+            [of_library, spawned, run].map(Result::unwrap),
+            [true, false, false]
+        );
+    }
+
+    #[test]
+    fn a_thread_returns_its_result_or_its_panic_and_has_its_name() {
+        let name = || {
+            let comm = std::fs::read_to_string("/proc/thread-self/comm");
+            comm.map(|name| name.trim().to_owned()).unwrap_or_default()
+        };
+        let thread = spawn_quiet("a long name of a thread", name).unwrap();
+        assert!(!thread.is_current());
+        let seen = thread.join().unwrap();
+        if cfg!(target_os = "linux") {
+            assert_eq!(seen, "a long name of");
+        }
+        let panicked = spawn_quiet::<()>("panics", || panic!("as told")).unwrap();
+        let panic = panicked.join().unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"as told"));
+        let mut text = String::new();
+        let length = run_quiet("borrows", OWN_BYTES, || {
+            text.push('a');
+            text.len()
+        });
+        assert_eq!((length.unwrap().unwrap(), text.as_str()), (1, "a"));
+    }
+
+    #[test]
+    fn a_thread_is_finished_after_its_end_and_can_be_left_running() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = spawn_quiet("waits", move || ended.recv().is_err()).unwrap();
+        assert!(!thread.is_finished());
+        drop(end);
+        while !thread.is_finished() {
+            std::thread::yield_now();
+        }
+        assert!(thread.join().unwrap());
+        let (sent, receiver) = std::sync::mpsc::channel();
+        drop(spawn_quiet("left", move || sent.send(1)).unwrap());
+        assert_eq!(receiver.recv(), Ok(1));
+    }
 
     #[test]
     fn the_thread_blocks_all_signals_and_the_maker_does_not() {

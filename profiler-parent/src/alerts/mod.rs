@@ -20,11 +20,10 @@ mod rules;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 use serde::Serialize;
 
 pub use evidence::EvidenceOptions;
@@ -155,7 +154,7 @@ pub struct Alerts {
     listeners: Arc<Listeners>,
     counts: WithheldCounts,
     stop: Option<Sender<()>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<QuietThread<()>>,
     /// Keeps the necessary measurements on.
     _monitor: Monitor,
 }
@@ -238,7 +237,7 @@ impl Alerts {
 impl Drop for Alerts {
     fn drop(&mut self) {
         self.stop = None;
-        let is_own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
+        let is_own = |thread: &QuietThread<()>| thread.is_current();
         for thread in self.threads.drain(..).filter(|thread| !is_own(thread)) {
             let _ = thread.join();
         }

@@ -8,7 +8,6 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
@@ -21,7 +20,7 @@ use profiler_gecko::{
     ProfileSubject, ProgressCell, ShownRange,
 };
 use profiler_json::JsonWriter;
-use profiler_sys::{OwnFile, spawn_quiet};
+use profiler_sys::{OwnFile, QuietThread, spawn_quiet};
 
 use super::parts::{copy_remaining, spool};
 
@@ -29,7 +28,7 @@ use super::parts::{copy_remaining, spool};
 #[derive(Debug)]
 pub(crate) struct OwnPart {
     late: Sender<Vec<IncompleteProcess>>,
-    thread: JoinHandle<Result<Written, String>>,
+    thread: QuietThread<Result<Written, String>>,
 }
 
 /// The output of the thread: the object without `processes` and `meta`, not closed.

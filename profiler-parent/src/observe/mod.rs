@@ -26,11 +26,10 @@ mod subscriber;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 
 #[doc(hidden)]
 pub use decode::{DecodedMarker, MarkerDecoder};
@@ -73,7 +72,7 @@ pub(crate) struct ObserverRegistry {
 struct ReaderThreads {
     running: Option<Running>,
     /// Reader threads that are ending.
-    ending: Vec<JoinHandle<()>>,
+    ending: Vec<QuietThread<()>>,
     quiet: Quiet,
     started: u64,
     is_over: bool,
@@ -83,7 +82,7 @@ struct ReaderThreads {
 #[derive(Debug)]
 struct Running {
     commands: Sender<Command>,
-    thread: JoinHandle<()>,
+    thread: QuietThread<()>,
     observers: usize,
     number: u64,
 }
@@ -274,13 +273,13 @@ impl Drop for Observer {
 #[derive(Debug)]
 pub struct Forwarding {
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<QuietThread<()>>,
 }
 
 impl Drop for Forwarding {
     fn drop(&mut self) {
         self.stop = None;
-        let is_own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
+        let is_own = |thread: &QuietThread<()>| thread.is_current();
         if let Some(thread) = self.thread.take().filter(|thread| !is_own(thread)) {
             let _ = thread.join();
         }

@@ -29,7 +29,7 @@ pub(crate) enum ArrivalSource {
     )]
     Joining,
     /// The reader of observed programs.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     Observed,
 }
 

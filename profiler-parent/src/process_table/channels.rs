@@ -34,7 +34,7 @@ impl ProcessTable {
     }
 
     /// Notes the memory of the file into which an observed program writes.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn set_ring_bytes(&self, key: PoolId, bytes: u64) {
         self.change(key, |process| process.ring_bytes = bytes);
     }
@@ -42,7 +42,7 @@ impl ProcessTable {
     /// Whether the reader of observed programs may write the pool of this process: its program is
     /// observed and has not ended, or the process was spawned without resources, is not observed
     /// and has not joined.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn may_be_observed(&self, key: PoolId) -> bool {
         let may_be = |process: &TrackedProcess| {
             process.awaits_program() || process.is_observed && !process.is_over()
@@ -51,7 +51,7 @@ impl ProcessTable {
     }
 
     /// Notes where a process runs, for the names of its generated code.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn set_files(&self, key: PoolId, files: Option<Arc<ProcessFiles>>) {
         self.change(key, |process| process.files = files);
     }
@@ -59,7 +59,7 @@ impl ProcessTable {
     /// Makes a process with this number that was spawned without resources an observed one, if there
     /// is one that is neither observed nor has joined. This session writes its pool, of which no
     /// other process has a descriptor.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn observe_spawned(
         &self,
         pid: ProcessId,
@@ -76,7 +76,7 @@ impl ProcessTable {
     }
 
     /// Undoes [`Self::observe_spawned`]. Called if the pool cannot be written at present.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn give_back_spawned(&self, key: PoolId) {
         self.change(key, |process| {
             process.said_hello = false;
@@ -110,10 +110,10 @@ impl ProcessTable {
     fn claim_spawned(
         &self,
         pid: ProcessId,
-        #[cfg_attr(not(feature = "observed"), allow(unused_variables))] parent: Option<ProcessId>,
+        #[cfg_attr(not(observing), allow(unused_variables))] parent: Option<ProcessId>,
         change: impl FnOnce(&mut TrackedProcess),
     ) -> Option<(PoolId, Arc<OwnFile>)> {
-        #[cfg(feature = "observed")]
+        #[cfg(observing)]
         self.await_spawned(pid, parent);
         if !self.awaiting.contains(pid) {
             return None;

@@ -54,7 +54,7 @@ impl ProcessTable {
     }
 
     /// Whether the recording of a process has ended.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn is_over(&self, key: PoolId) -> bool {
         self.lock().get(&key).is_some_and(TrackedProcess::is_over)
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_sys::OwnFile;
 
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 use super::tracked_process::Handing;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::sys::{ProgramImage, facts_of};
@@ -71,7 +71,7 @@ impl ProcessTable {
     }
 
     /// Whether a recorder in this process records it, as far as is known.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn records_itself(&self, pid: ProcessId) -> bool {
         let records = |process: &TrackedProcess| {
             process.pid == pid
@@ -86,7 +86,7 @@ impl ProcessTable {
 
     /// Notes that the own recorder of an observed process records it from now on. If the process was
     /// observed `for_a_moment` only, this part of it is not shown.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn note_recorder(&self, key: PoolId, for_a_moment: bool) {
         self.change(key, |process| {
             process.records_itself = true;
@@ -95,7 +95,7 @@ impl ProcessTable {
     }
 
     /// Notes that this part of the life of a process is not shown.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn leave_out(&self, key: PoolId) {
         self.change(key, |process| process.is_left_out = true);
     }

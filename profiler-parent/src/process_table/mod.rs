@@ -22,7 +22,7 @@ pub(crate) mod pool_list;
 mod remains;
 mod report;
 pub(crate) mod session_sums;
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 mod spawning;
 mod summary;
 mod tracked_process;
@@ -30,7 +30,7 @@ mod unprofiled;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,6 @@ use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
 pub(crate) use arrivals::ArrivalSource;
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
 use arrivals::Arrivals;
 #[cfg(feature = "live")]
 pub(crate) use copies::ProcessForLivePage;
@@ -82,7 +81,7 @@ pub(crate) struct ProcessTable {
     /// Whether programs could make no files at some time.
     had_full_directory: AtomicBool,
     /// The number of processes that are being spawned without resources.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     spawning: AtomicUsize,
 }
 

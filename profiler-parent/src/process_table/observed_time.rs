@@ -23,7 +23,7 @@ pub(crate) struct ObservedTime {
 
 impl ObservedTime {
     /// The sum of both.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             used_ns: self.used_ns.saturating_add(other.used_ns),
@@ -35,14 +35,14 @@ impl ObservedTime {
 
 impl ProcessTable {
     /// Notes the time of all observed processes up to now.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn set_observed_time(&self, time: ObservedTime) {
         let noted = self.observed_time.lock();
         *noted.unwrap_or_else(PoisonError::into_inner) = Some(time);
     }
 
     /// Notes the number of files of observed programs that are not read yet.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn set_unread_files(&self, number: u64) {
         self.unread_files.store(number, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl ProcessTable {
     }
 
     /// Notes that programs can make no files at present.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn note_full_directory(&self) {
         self.had_full_directory.store(true, Ordering::Relaxed);
     }

@@ -164,7 +164,7 @@ impl TrackedProcess {
 
     /// Creates the entry of a process whose program is observed. It records from the start, and its
     /// pool is complete without it.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn observed(
         name: &str,
         process: (ProcessId, ProcessStart),
@@ -180,7 +180,7 @@ impl TrackedProcess {
     }
 
     /// For a process that is spawned without resources.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn without_resources(mut self) -> Self {
         self.handing = Handing::Later;
         self

@@ -120,10 +120,11 @@ impl Session {
     /// `command` must load the library of `profiler-observed`, through `LD_PRELOAD`. The program
     /// gets no descriptor. If it calls `profiler_child::init()` after all, it joins the session.
     ///
-    /// Otherwise as [`Session::spawn`]. Linux, with the feature `observed`.
+    /// Otherwise as [`Session::spawn`]. With the feature `observed`.
     ///
     /// # Errors
     /// When the program cannot be started, or the system refuses the directory for its samples.
+    /// Always on systems other than Linux on x86-64 and aarch64.
     #[cfg(feature = "observed")]
     pub fn spawn_observed(
         &self,
@@ -186,7 +187,8 @@ impl Session {
     /// temporary directory, and starts a thread that reads the files of the programs.
     ///
     /// # Errors
-    /// If the system refuses the directory or the thread.
+    /// If the system refuses the directory or the thread. Always on systems other than Linux on
+    /// x86-64 and aarch64.
     #[cfg(feature = "observed")]
     pub fn observed_variable(&self) -> std::io::Result<(&'static str, std::ffi::OsString)> {
         self.supervisor.observed_variable()

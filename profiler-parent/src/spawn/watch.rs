@@ -19,11 +19,10 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_sys::OwnDescriptor;
+use profiler_sys::{OwnDescriptor, QuietThread};
 
 use crate::sys::{ChildHandle, Reaped, Waker};
 
@@ -54,7 +53,7 @@ pub struct WatchError {
 #[derive(Debug)]
 pub struct ExitWatcher<K: Ord> {
     shared: Arc<WatcherState<K>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<QuietThread<()>>>,
 }
 
 #[derive(Debug)]
@@ -245,7 +244,7 @@ impl<K: Ord> ExitWatcher<K> {
         else {
             return;
         };
-        if thread.thread().id() != std::thread::current().id() {
+        if !thread.is_current() {
             let _ = thread.join(); // its panics are caught on it
         }
     }

@@ -54,7 +54,7 @@ pub(super) struct ControlLoop {
     sampling_paused: Option<Control>,
     /// The probes that all children measure.
     probes: Probes,
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(super) observed: super::observed::ObservedPools,
 }
 
@@ -86,7 +86,7 @@ impl ControlLoop {
             paused: None,
             sampling_paused: None,
             probes: Probes::NONE,
-            #[cfg(feature = "observed")]
+            #[cfg(observing)]
             observed: super::observed::ObservedPools::default(),
         }
     }
@@ -112,7 +112,7 @@ impl ControlLoop {
                 recv(checks) -> _ => {
                     self.check_pools();
                     self.check_programs();
-                    #[cfg(feature = "observed")]
+                    #[cfg(observing)]
                     self.check_observed();
                 }
             }
@@ -145,7 +145,7 @@ impl ControlLoop {
                     self.catch_up(key, &mut link);
                     self.links.insert(key, link);
                     self.account(Event::Connected { key });
-                    #[cfg(feature = "observed")]
+                    #[cfg(observing)]
                     self.observed.records_itself(hello.pid);
                 }
             }
@@ -158,10 +158,10 @@ impl ControlLoop {
                 drop(in_flight);
             }
             SupervisorEvent::Closed { key, error } => self.closed(key, &error),
-            #[cfg(feature = "observed")]
+            #[cfg(observing)]
             SupervisorEvent::Exited { key, status } if self.is_observed_until(key, status) => {}
             SupervisorEvent::Exited { key, status } => self.exited(key, status),
-            #[cfg(feature = "observed")]
+            #[cfg(observing)]
             SupervisorEvent::Observed(event) => self.take_in_observed(event),
             SupervisorEvent::Executed { key } => self.executed(key),
             SupervisorEvent::SetLimit { limit, obeyed } => {
@@ -338,7 +338,7 @@ impl ControlLoop {
             Control::SetProbes(probes) => self.probes = probes,
             _ => {}
         }
-        #[cfg(feature = "observed")]
+        #[cfg(observing)]
         {
             let is_paused = self.paused.is_some()
                 || matches!(self.sampling_paused, Some(Control::PauseSampling));
@@ -439,7 +439,7 @@ impl ControlLoop {
             Command::Await { key, allowance } if self.local == Some(key) => {
                 session::set_allowance(allowance)
             }
-            #[cfg(feature = "observed")]
+            #[cfg(observing)]
             Command::Await { key, allowance } if self.observed.set_allowance(key, allowance) => {}
             Command::Await { key, allowance } => {
                 self.send(key, &ToChild::AwaitNextChunkManagerUpdate { allowance });
@@ -447,7 +447,7 @@ impl ControlLoop {
             Command::Destroy { key, at_or_before } if self.local == Some(key) => {
                 session::destroy_released_chunks_at_or_before(at_or_before);
             }
-            #[cfg(feature = "observed")]
+            #[cfg(observing)]
             Command::Destroy { key, at_or_before } if self.observed.destroy(key, at_or_before) => {}
             Command::Destroy {
                 key,

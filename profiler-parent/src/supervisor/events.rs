@@ -12,7 +12,7 @@ use profiler_gecko::ProfileSpec;
 
 use super::link::Control;
 use super::listen::InFlight;
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 use super::observed::ObservedEvent;
 use crate::controller::{Event, Refusal};
 use crate::gather::state::Input;
@@ -55,7 +55,7 @@ pub(crate) enum SupervisorEvent {
     )]
     Executed { key: PoolId },
     /// An event of observed programs.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     Observed(ObservedEvent),
     /// The limit changes. `obeyed` receives a message when at most the new limit is held.
     SetLimit {

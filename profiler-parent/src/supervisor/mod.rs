@@ -19,21 +19,22 @@ mod join;
 mod link;
 mod listen;
 mod local_process;
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 mod observed;
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 mod observed_programs;
 mod outer;
 mod spawn;
+#[cfg(all(feature = "observed", not(observing)))]
+mod unobserved;
 
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -41,7 +42,7 @@ use ipc_protocol::environment::SessionAddress;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::session::{Features, SessionParams};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 
 use crate::controller::MemoryLimit;
 use crate::groups::{ProbeRegistry, SnapshotReader};
@@ -56,7 +57,7 @@ use join::{JoinService, Limits};
 pub(crate) use link::Control;
 use listen::ChildReceivers;
 pub(crate) use local_process::LocalProcessError;
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 use observed::ObservedService;
 use outer::Recorded;
 pub(crate) use outer::{OuterSession, release_handed_memory};
@@ -153,11 +154,11 @@ impl Waker {
 pub(crate) struct Supervisor {
     context: Arc<SupervisorContext>,
     pub(crate) handle: SupervisorHandle,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<QuietThread<()>>,
     /// Lets processes join by themselves, once the session's address is needed.
     joining: Mutex<Option<JoinService>>,
     /// Observes programs, once that is asked for.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     observed: Mutex<Option<ObservedService>>,
 }
 
@@ -191,7 +192,7 @@ impl Supervisor {
             handle,
             thread: Some(thread),
             joining: Mutex::new(None),
-            #[cfg(feature = "observed")]
+            #[cfg(observing)]
             observed: Mutex::new(None),
         })
     }
@@ -215,7 +216,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// If the system refuses a directory or a thread.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn observed_variable(&self) -> io::Result<(&'static str, OsString)> {
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         if observed.is_none() {
@@ -286,7 +287,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// [`SpawnError`]; no process runs then.
-    #[cfg(feature = "observed")]
+    #[cfg(observing)]
     pub(crate) fn spawn_observed(
         &self,
         name: &str,
@@ -333,7 +334,7 @@ fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.stop_joining();
-        #[cfg(feature = "observed")]
+        #[cfg(observing)]
         drop(self.observed.get_mut().map(Option::take)); // it sends to the supervisor
         // First, so that no exit is sent to a supervisor that has ended: a thread that waits for a
         // child now waits for the child itself.

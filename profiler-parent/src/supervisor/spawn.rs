@@ -346,7 +346,7 @@ fn spawn_profiled(
 
 /// Starts a child whose program is observed, or joins by itself: it gets no descriptor. Profiled if
 /// the limit allows.
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 pub(super) fn spawn_observed(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,

@@ -424,11 +424,24 @@ fn unused_allowance_of_a_process_that_has_just_reported_is_not_taken() {
     let mut parent = Parent::new();
     let busy = parent.filled(1, 24, 100);
     let pausing = parent.filled(2, 24, 200);
-    parent.update(pausing, again(24, &row(200, 7), 0));
+    parent.update(pausing, again(24, &row(200, 11), 0));
     assert_eq!(
         parent.update(busy, again(24, &row(101, 22), 4)),
         [awaits(busy, 24)]
     );
+}
+
+#[test]
+fn what_a_process_was_lent_beyond_twice_its_need_is_taken_at_once() {
+    let mut parent = Parent::new();
+    let busy = parent.filled(1, 24, 100);
+    let pausing = parent.filled(2, 24, 200);
+    parent.update(pausing, again(24, &row(200, 7), 0));
+    assert_eq!(
+        parent.update(busy, again(24, &row(101, 22), 4)),
+        [destroy(pausing, 0), awaits(busy, 24)]
+    );
+    assert_eq!(parent.pages(pausing), 20);
 }
 
 #[test]

@@ -11,7 +11,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, TryRecvError};
@@ -21,7 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore};
@@ -64,7 +63,7 @@ pub struct ServerOptions {
 #[derive(Debug)]
 pub struct HttpServer {
     stop: Arc<Notify>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<QuietThread<()>>,
 }
 
 impl HttpServer {

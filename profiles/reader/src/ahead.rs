@@ -5,10 +5,9 @@
 //! when the reader is dropped.
 
 use std::io::{self, Read};
-use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 
 /// The size of a piece in bytes.
 const PIECE: usize = 128 * 1024;
@@ -27,7 +26,7 @@ pub(super) struct ReadAhead {
     pieces: Option<Receiver<Piece>>,
     /// Pieces that were read, for reuse.
     empty: Option<Sender<Vec<u8>>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<QuietThread<()>>,
 }
 
 impl ReadAhead {

@@ -33,6 +33,9 @@ use sightings::{Finding, Program, Sightings};
 
 const SESSION_VARIABLE: &str = "MULTIPROCESS_PROFILER_SESSION";
 const PRELOAD: &str = "LD_PRELOAD";
+/// The bits of a file's mode that give the program the rights of the file's user or group.
+const SET_USER: u32 = 0o4000;
+const SET_GROUP: u32 = 0o2000;
 
 /// The shortest pause between two looks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -230,9 +233,9 @@ fn now() -> Instant {
 fn reason_in_file(path: &Path) -> Option<Reason> {
     let about = std::fs::metadata(path).ok()?;
     let changes_user =
-        about.mode() & libc::S_ISUID != 0 && about.uid() != rustix::process::geteuid().as_raw();
+        about.mode() & SET_USER != 0 && about.uid() != rustix::process::geteuid().as_raw();
     let changes_group =
-        about.mode() & libc::S_ISGID != 0 && about.gid() != rustix::process::getegid().as_raw();
+        about.mode() & SET_GROUP != 0 && about.gid() != rustix::process::getegid().as_raw();
     if changes_user || changes_group {
         return Some(Reason::OtherRights);
     }

@@ -69,12 +69,12 @@ const TASK_CLOCK: u64 = 1;
 const FLAGS: u64 = 1 | 1 << 5 | 1 << 6 | 1 << 36 | 1 << 37;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// The requests of `ioctl(2)` that start and stop an event.
-const ENABLE: libc::c_ulong = 0x2400;
-const DISABLE: libc::c_ulong = 0x2401;
-/// The request that reads an event's number.
-const NUMBER: libc::c_ulong = 0x8008_2407;
+const ENABLE: libc::Ioctl = 0x2400;
+const DISABLE: libc::Ioctl = 0x2401;
+/// The request that reads an event's number. The system reads 32 bits; musl's type has a sign.
+const NUMBER: libc::Ioctl = 0x8008_2407_u32 as libc::Ioctl;
 /// The request that sets another interval.
-const PERIOD: libc::c_ulong = 0x4008_2404;
+const PERIOD: libc::Ioctl = 0x4008_2404;
 /// The first version of the system that holds the signal back while the thread blocks it, and loses
 /// none. Before 5.18 the signal ends the process, and before 6.1 an event may stop by itself.
 const FIRST_HARMLESS: (u32, u32) = (6, 1);

@@ -125,7 +125,7 @@ pub(crate) fn release() -> (u32, u32) {
     let text: String = name
         .release
         .iter()
-        .map(|byte| char::from(byte.cast_unsigned()))
+        .map(|byte| char::from(byte.to_ne_bytes()[0])) // `c_char` has a sign on some processors only
         .take_while(|byte| *byte != '\0')
         .collect();
     parse_release(&text)
@@ -146,7 +146,7 @@ pub(crate) fn delete(timer: TimerId) {
 
 fn timespec(time: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),
     }
 }

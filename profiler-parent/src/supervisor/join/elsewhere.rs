@@ -16,7 +16,7 @@ use super::admission::Admission;
 use super::limits::Limits;
 use crate::process_table::{EarlierLife, ElsewhereProcess};
 use crate::supervisor::SupervisorEvent;
-#[cfg(feature = "observed")]
+#[cfg(observing)]
 use crate::supervisor::observed::ObservedEvent;
 use crate::supervisor::outer::Recorded;
 use crate::sys::{facts_of, is_running};
@@ -38,7 +38,7 @@ impl Admission {
         if let Some(key) = replaced {
             self.supervisor.send(SupervisorEvent::Executed { key });
         }
-        #[cfg(feature = "observed")]
+        #[cfg(observing)]
         self.supervisor
             .send(SupervisorEvent::Observed(ObservedEvent::RecordsItself {
                 pid,

@@ -131,7 +131,7 @@ pub(super) struct ObservedService {
     directory: Arc<ObservedDirectory>,
     value: std::ffi::OsString,
     commands: Sender<ReaderCommand>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<profiler_sys::QuietThread<()>>,
     processes: Arc<ProcessTable>,
 }
 

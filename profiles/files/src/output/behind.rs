@@ -6,10 +6,9 @@
 //! when the writer is dropped. If the system cannot start a thread, the calling thread writes.
 
 use std::io::{self, Write};
-use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 
 /// The size of a piece in bytes.
 const PIECE: usize = 64 * 1024;
@@ -37,7 +36,7 @@ struct Writing<W> {
     full: Sender<Vec<u8>>,
     /// Pieces that are written.
     empty: Receiver<Vec<u8>>,
-    thread: JoinHandle<io::Result<W>>,
+    thread: QuietThread<io::Result<W>>,
 }
 
 impl<W: Write + Send + 'static> WriteBehind<W> {

@@ -3,10 +3,8 @@
 //! Used by exports of many files, because every file waits for the disk. Invariants: files are
 //! completed in order, none after an error; the thread has ended when this is dropped.
 
-use std::thread::JoinHandle;
-
 use crossbeam_channel::{Receiver, Sender, bounded};
-use profiler_sys::spawn_quiet;
+use profiler_sys::{QuietThread, spawn_quiet};
 
 use super::{OutputError, ProfileFile};
 
@@ -20,7 +18,7 @@ pub struct CommitBehind(Option<Committing>);
 #[derive(Debug)]
 struct Committing {
     files: Sender<ProfileFile>,
-    thread: JoinHandle<Result<(), OutputError>>,
+    thread: QuietThread<Result<(), OutputError>>,
 }
 
 impl CommitBehind {
