@@ -217,12 +217,19 @@ pub(super) fn walk<S: StackWords>(
     frames: &mut [PlacedFrame],
 ) -> Walked {
     let mut walked = Walked::default();
+    let waits = stack.code.is_some();
     let mut walk = AssertUnwindSafe(&mut walked);
     let body = AssertUnwindSafe(|| walk_unguarded(snapshot, cache, stack, frames, &mut walk));
     // framehop has no unsafe code, but table contents may make it index out of bounds and panic.
     let body = catch_unwind(body);
-    walked.failed |= body.is_err();
+    walked.failed |= body.is_err() || (waits && has_lost_link(&walked));
     walked
+}
+
+/// Whether the stack of a waiting thread ends because its link register, which has the caller of the
+/// innermost function, is unknown: the system reports only the program counter and the stack pointer.
+const fn has_lost_link(walked: &Walked) -> bool {
+    cfg!(target_arch = "aarch64") && walked.len == 1
 }
 
 fn walk_unguarded<S: StackWords>(
@@ -471,6 +478,20 @@ mod tests {
         assert_eq!(frames[2..], outermost_first);
         let (walked, _) = walk_from_trampoline(&words, pointers, false);
         assert!(walked.failed, "the frame pointer is not known");
+    }
+
+    /// On aarch64 the caller is in the link register, which the system does not report.
+    #[test]
+    fn a_waiting_thread_with_one_frame_is_marked_as_cut_where_callers_are_in_a_register() {
+        let with_frames = |len| Walked {
+            len,
+            ..Walked::default()
+        };
+        assert_eq!(
+            has_lost_link(&with_frames(1)),
+            cfg!(target_arch = "aarch64")
+        );
+        assert!(!has_lost_link(&with_frames(2)));
     }
 
     #[test]
