@@ -202,12 +202,13 @@ impl ObservedReader {
             writer,
             is_spawned,
         } = place;
-        let process = ObservedProcess::new(writer);
+        let mut process = ObservedProcess::new(writer);
         let place = ObservedPlace {
             pid: arrival.pid,
             start: Some(arrival.start).filter(|start| start.get() != 0),
             base_ns: self.replaced.begin(arrival.pid, header.began_cpu_ns),
         };
+        process.set_place(place.pid, place.start);
         if arrival.is_hidden {
             process.pool().add_notice(HIDDEN.to_owned());
         }
