@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::bytes::Source;
 use super::demangle;
 use super::dwarf::{self, DebugFiles, Located, RawFrame, Sections};
-use super::image::Image;
+use super::image::{Image, SectionError};
 use super::locate::{self, Found, Opened};
 use super::minidebug;
 use super::options::SymbolOptions;
@@ -208,7 +208,7 @@ impl Debug<'_> {
         let package_file = dwarf::open_package(self.program, options);
         let package = package_file.as_ref().and_then(|file| {
             let sections = dwarf::package_sections(file);
-            let complain = |error| problems.push(error.problem(&file.path));
+            let complain = |error: SectionError| problems.push(error.problem(&file.path));
             sections.map_err(complain).ok()
         });
         let files = DebugFiles {

@@ -362,11 +362,7 @@ impl<'a> Search<'_, 'a> {
 
 /// Whether a unit was found in a file. A file that cannot be read is reported, and the unit is
 /// looked up elsewhere.
-fn found(
-    result: Result<bool, Stop>,
-    file: &Path,
-    batch: &mut Batch<'_>,
-) -> Result<bool, Stop> {
+fn found(result: Result<bool, Stop>, file: &Path, batch: &mut Batch<'_>) -> Result<bool, Stop> {
     match result {
         Err(Stop::Exhausted) => Err(Stop::Exhausted),
         Err(stop) => {

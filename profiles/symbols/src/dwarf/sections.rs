@@ -118,7 +118,11 @@ impl<'d> PackageSections<'d> {
         let mut bytes = 0;
         let mut further = 0;
         let load = |id: SectionId| {
-            let bytes = if is_in_index(id) { &mut further } else { &mut bytes };
+            let bytes = if is_in_index(id) {
+                &mut further
+            } else {
+                &mut bytes
+            };
             let name = id.dwo_name().filter(|_| is_needed(id) || is_in_index(id));
             section(image, name, bytes)
         };
