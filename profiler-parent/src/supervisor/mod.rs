@@ -89,6 +89,7 @@ pub(crate) struct SupervisorContext {
     /// The session around this one, if there is one.
     pub(crate) outer: Option<OuterSession>,
     /// Gets the files of modules that may be removed before a capture.
+    #[cfg_attr(not(feature = "observed"), expect(dead_code))]
     pub(crate) symbols: SymbolStore,
 }
 
