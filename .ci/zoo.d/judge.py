@@ -123,7 +123,8 @@ class Verdict:
         times = collections.Counter()
         for row in rows:
             times[row["pid"]] += row.get("cpu_ms") or 0.0
-        nowhere = collections.Counter(name for pid, (name, _) in account.items() if pid not in times)
+        without = (name for pid, (name, _) in account.items() if pid not in times)
+        nowhere = collections.Counter(name for name in without if name not in self.program.brief)
         if nowhere:
             self.gaps.append(f"no row for {', '.join(f'{n} {c} times' for n, c in nowhere.items())}")
         wrong = [

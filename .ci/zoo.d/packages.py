@@ -108,7 +108,7 @@ class Packages:
         return dict(line.split("==", 1) for line in said.splitlines() if "==" in line)
 
     def _npm_has(self, name):
-        return (self.node / "node_modules" / name).is_dir()
+        return (self.node / "node_modules" / name.partition("@")[0]).is_dir()
 
 
 def run(*command):

@@ -6,6 +6,7 @@
     setup = '''...'''               a bash script, run once; the files that it leaves are there in both runs
     run = '''...'''                 the bash script that runs with and without the profiler
     processes = ["make", "cc1*8"]   names of processes that the profile must have, and how often at least
+    brief = ["sleep"]               processes that may end before the loader has loaded the library
     hot = "sieve"                   a function that must have at least a fifth of the time
     limits = "..."                  what the profile is known to lack
     unrecorded = "..."              why the program is not recorded, if it is not
@@ -13,6 +14,7 @@
     varying = ["*.log"]             files that a run may leave or not
     normal = ["[0-9.]+ ms"]         what matches one of these is not compared in the output
     errors = "any"                  standard error is not compared
+    user = "nobody"                 the user of both runs and of the profiler, if the zoo runs as root
     own_numbers = true              processes have other numbers in the profile than in the system
     needs = ["root"]                what else it needs: the rights of root, or a command that is no package's
     third = true                    one of the programs of `.ci/zoo --third`
@@ -42,6 +44,7 @@ class Program:
     npm: list = dataclasses.field(default_factory=list)
     setup: str = ""
     processes: list = dataclasses.field(default_factory=list)
+    brief: list = dataclasses.field(default_factory=list)
     hot: str = ""
     limits: str = ""
     unrecorded: str = ""
@@ -50,6 +53,7 @@ class Program:
     normal: list = dataclasses.field(default_factory=list)
     errors: str = "same"
     needs: list = dataclasses.field(default_factory=list)
+    user: str = ""
     own_numbers: bool = False
     third: bool = False
     seconds: int = 60

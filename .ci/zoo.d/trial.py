@@ -10,6 +10,8 @@ import tempfile
 
 import taskstats
 
+# The system's python can be executed by every user.
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 WITNESS = pathlib.Path(__file__).with_name("witness.py")
 # The least number of functions of the profile in which the hot one is looked for.
 FUNCTIONS = "60"
@@ -23,8 +25,8 @@ class Run:
     def __init__(self, report, place):
         self.report = report
         self.exit = report["exit"]
-        self.out = read(place / "report.out")
-        self.err = read(place / "report.err")
+        self.out = read(place / "reports" / "report.out")
+        self.err = read(place / "reports" / "report.err")
         self.files = files_below(place / "work") | files_below(place / "tmp", "$TMPDIR/")
 
 
@@ -48,7 +50,7 @@ class Trial:
     def _run_both(self):
         for name, script in (("setup", self.program.setup), ("run", self.program.run)):
             (self.place / name).write_text(script, encoding="utf-8")
-        self._lay("tmp", "home", "work")
+        self._lay("tmp", "home", "work", "reports")
         if self.program.setup and not self._set_up():
             return
         copy(self.place / "work", self.place / "prepared")
@@ -57,7 +59,7 @@ class Trial:
 
     def _set_up(self):
         done = subprocess.run(
-            ["bash", "-eu", "-o", "pipefail", self.place / "setup"],
+            [*self._as_user(), "bash", "-eu", "-o", "pipefail", self.place / "setup"],
             cwd=self.place / "work",
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -75,7 +77,7 @@ class Trial:
             listener = taskstats.Listener()
         except OSError:
             listener = None
-        profile = self.place / "profile.json.gz"
+        profile = self.place / "reports" / "profile.json.gz"
         self.recorded = self._run([self.profiler, "record", "-o", profile, "--"])
         if listener:
             self.account = listener.processes_below(self.recorded.report["pid"])
@@ -93,11 +95,11 @@ class Trial:
         self._lay("tmp", "home")
         shutil.rmtree(self.place / "work")
         copy(self.place / "prepared", self.place / "work")
-        report = self.place / "report"
+        report = self.place / "reports" / "report"
         report.unlink(missing_ok=True)
         script = ["bash", "-eu", "-o", "pipefail", str(self.place / "run")]
         done = subprocess.run(
-            [*before, sys.executable, WITNESS, report, str(self.program.seconds), *script],
+            [*self._as_user(), *before, PYTHON, WITNESS, report, str(self.program.seconds), *script],
             cwd=self.place / "work",
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -114,13 +116,20 @@ class Trial:
         return Run(json.loads(report.read_text(encoding="utf-8")), self.place)
 
     def _lay(self, *names):
-        """Makes these directories anew. Programs of any user may write into them."""
+        """Makes these directories anew, for the user of the program."""
         for name in names:
             directory = self.place / name
             if directory.exists():
                 shutil.rmtree(directory)
             directory.mkdir()
-            directory.chmod(0o1777)
+            if self._as_user():
+                shutil.chown(directory, self.program.user)
+
+    def _as_user(self):
+        """What starts a program as the user that its row asks for."""
+        if not self.program.user or os.geteuid():
+            return []
+        return ["setpriv", f"--reuid={self.program.user}", f"--regid={self.program.user}", "--clear-groups"]
 
     def _environment(self):
         home = os.environ.get("HOME", "/root")
