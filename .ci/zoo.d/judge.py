@@ -26,6 +26,9 @@ class Verdict:
         if trial.error:
             self.harm.append(trial.error)
             return
+        if trial.plain.exit != 0:
+            self.harm.append(f"exit code {trial.plain.exit} without the profiler: {trial.plain.err.strip()[-300:]}")
+            return
         self._compare(trial.plain, trial.recorded)
         if trial.info is None:
             said = trial.said.strip().splitlines()

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pwd
 import shutil
 import subprocess
 import sys
@@ -129,7 +130,8 @@ class Trial:
         """What starts a program as the user that its row asks for."""
         if not self.program.user or os.geteuid():
             return []
-        return ["setpriv", f"--reuid={self.program.user}", f"--regid={self.program.user}", "--clear-groups"]
+        user = pwd.getpwnam(self.program.user)
+        return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
     def _environment(self):
         home = os.environ.get("HOME", "/root")
