@@ -69,6 +69,10 @@ viewer:
 acceptance:
     .ci/run acceptance
 
+# Programs of others, with and without the profiler
+zoo *names:
+    .ci/zoo {{names}}
+
 # The package for Python, with each Python that is installed
 python:
     .ci/run python

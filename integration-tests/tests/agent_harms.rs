@@ -252,3 +252,33 @@ fn a_program_below_valgrind_does_the_same() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+/// The handler and the end of a program look at memory that the program has not written.
+#[test]
+fn valgrind_reports_no_error_that_the_program_does_not_have() -> anyhow::Result<()> {
+    own_process!();
+    if !is_installed("valgrind") {
+        return Ok(());
+    }
+    let place = Workplace::new()?;
+    let program = place.compile("unwritten", UNWRITTEN, &[])?;
+    let checked = ["valgrind", "-q", "--error-exitcode=9", text(&program)];
+    let recorded = place.record(&checked)?;
+    let said = String::from_utf8_lossy(&recorded.output.stderr).into_owned();
+    assert_eq!(recorded.output.status.code(), Some(3), "{said}");
+    assert!(!said.contains("uninitialised"), "{said}");
+    Ok(())
+}
+
+/// Computes on a stack of which most was never written.
+const UNWRITTEN: &str = r#"
+#include <stdint.h>
+static uint64_t spin(uint64_t n) { uint64_t s = 0; while (n--) s = s * 31 + n; return s; }
+static volatile uint64_t sink;
+int main(void) {
+    volatile char unwritten[100000];
+    unwritten[99999] = 1;
+    sink = spin(30000000);
+    return 3;
+}
+"#;

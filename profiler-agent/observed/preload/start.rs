@@ -1,6 +1,6 @@
 //! The beginning: the loader calls [`begin`] before the program's own constructors and `main`.
 //!
-//! Without the session's variable in the environment, nothing happens at all.
+//! In a process that is not recorded, the library only looks up the functions that it replaces.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
@@ -44,7 +44,11 @@ static START: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_
 #[unsafe(link_section = ".fini_array")]
 static FINISH: extern "C" fn() = ends::at_exit;
 
-/// Begins to record this process, if a session asks for it.
+/// Looks up the replaced functions, and begins to record this process if a session asks for it.
+///
+/// The look-up is not left to the first call of a function, also in a process that is not recorded:
+/// the caller may be a child of `clone` that shares the memory and has no thread-locals, in which a
+/// call of the C library ends with SIGSEGV.
 ///
 /// # Safety
 /// Called by the loader, with the arguments of `main` or, by musl, with none.
@@ -53,6 +57,7 @@ pub(crate) unsafe extern "C" fn begin(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) {
+    look_up();
     let (arguments, environment) = given(count, arguments, environment);
     if environment.is_null() {
         return;
@@ -76,17 +81,6 @@ pub(crate) unsafe extern "C" fn begin(
         unsafe { own_file::unmap(file) };
         return;
     }
-    replaced::find_all(&[
-        actions::ORIGINALS,
-        ends::ORIGINALS,
-        ends::LISTED,
-        filters::ORIGINALS,
-        forks::CALLED,
-        masks::ORIGINALS,
-        replaced::CALLED,
-        starts::ORIGINALS,
-        starts::CALLED,
-    ]);
     process::set_file(file);
     if let Some(header) = process::header() {
         text::write(file, header);
@@ -100,6 +94,21 @@ pub(crate) unsafe extern "C" fn begin(
     if process_id() == 1 {
         spares::prepare();
     }
+}
+
+/// Looks up all functions that this library replaces or calls.
+fn look_up() {
+    replaced::find_all(&[
+        actions::ORIGINALS,
+        ends::ORIGINALS,
+        ends::LISTED,
+        filters::ORIGINALS,
+        forks::CALLED,
+        masks::ORIGINALS,
+        replaced::CALLED,
+        starts::ORIGINALS,
+        starts::CALLED,
+    ]);
 }
 
 /// The arguments and the environment. musl passes nothing to the functions that its loader calls:

@@ -1,6 +1,8 @@
 //! Forked children, and programs that execute others.
 
-use crate::observed::Session;
+use profiler_observed::VARIABLE;
+
+use crate::observed::{Session, test_program};
 
 #[test]
 fn every_forked_child_has_a_file_and_its_time() {
@@ -54,6 +56,23 @@ fn children_of_a_process_without_a_file_system_have_the_files_in_reserve() {
         assert_eq!(child.header.parent, programs[0].header.pid);
         assert!(child.samples.len() > 3 && child.sampled_ns(0) <= child.used_ns());
         assert_eq!(child.text, programs[0].text);
+    }
+}
+
+/// Also in a process that is not recorded: without a session, and with one whose directory it cannot
+/// use, as a process of another user.
+#[test]
+fn a_child_without_thread_locals_ends_as_it_wants() {
+    let session = Session::new();
+    let (output, _) = session.run(&["no-thread-locals"]);
+    assert!(output.status.success(), "{:?}", output.status);
+    std::fs::remove_dir_all(session.files()).unwrap();
+    let mut without_directory = session.command(test_program());
+    let mut without_session = session.command(test_program());
+    without_session.env_remove(VARIABLE);
+    for command in [&mut without_directory, &mut without_session] {
+        let status = command.arg("no-thread-locals").status().unwrap();
+        assert!(status.success(), "{status:?}");
     }
 }
 

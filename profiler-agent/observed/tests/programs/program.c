@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -115,6 +116,15 @@ static void by_vfork(char *self) {
     }
     waitpid(child, 0, 0);
     sink = spin(60);
+}
+
+static int ends_at_once(void *nothing) { (void)nothing; _exit(7); }
+/* The sandbox of Chromium makes such a child: it shares the memory and has no thread-locals. */
+static int without_thread_locals(void) {
+    static char stack[1 << 16] __attribute__((aligned(16))), locals[1 << 16] __attribute__((aligned(16)));
+    int flags = CLONE_VM | CLONE_FS | CLONE_VFORK | CLONE_SETTLS | SIGCHLD, status = 0;
+    pid_t child = clone(ends_at_once, stack + sizeof stack, flags, 0, 0, locals + sizeof locals / 2, 0);
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7 ? 0 : 9;
 }
 
 static int received;
@@ -296,6 +306,7 @@ int main(int count_of_arguments, char **arguments) {
     else if (!strcmp(mode, "raw-fork")) raw_fork();
     else if (!strcmp(mode, "sandbox")) sandboxed_forks(arguments[2]);
     else if (!strcmp(mode, "vfork")) by_vfork(arguments[0]);
+    else if (!strcmp(mode, "no-thread-locals")) return without_thread_locals();
     else if (!strcmp(mode, "own-handler")) own_handler();
     else if (!strcmp(mode, "blocked")) blocked();
     else if (!strcmp(mode, "thread-blocked")) { pthread_t t; pthread_create(&t, 0, run_blocked, 0); pthread_join(t, 0); }

@@ -11,8 +11,9 @@ use profiler_core::ids::ProcessId;
 
 /// The maximum processor time in which the system loads a program and its libraries: from the end
 /// of the earlier program to the first instruction of the preloaded library. If there is no earlier
-/// program, the time begins at the start of the process.
-const MAX_LOADING_NS: u64 = 100_000_000;
+/// program, the time begins at the start of the process. A program with hundreds of libraries takes
+/// 0.1 s and more.
+const MAX_LOADING_NS: u64 = 1_000_000_000;
 /// The maximum number of entries. The entry of a process whose next program is not observed is not
 /// removed.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -62,6 +63,14 @@ mod tests {
         replaced.insert(PID, Some(5_000_000));
         assert_eq!(replaced.begin(PID, 6_000_000), 5_000_000);
         assert_eq!(replaced.begin(PID, 6_000_000), 0, "another process");
+    }
+
+    #[test]
+    fn the_time_in_which_hundreds_of_libraries_are_loaded_is_the_programs() {
+        let mut replaced = ReplacedPrograms::default();
+        replaced.insert(PID, Some(1_000_000));
+        assert_eq!(replaced.begin(PID, 400_000_000), 1_000_000);
+        assert_eq!(replaced.begin(PID, 400_000_000), 0, "no earlier program");
     }
 
     #[test]
