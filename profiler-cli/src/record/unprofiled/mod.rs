@@ -82,6 +82,11 @@ pub(super) fn reason_of(session: &Session, child: &ProfiledChild) -> Option<Stri
     own.find_map(|report| report.unprofiled)
 }
 
+/// Whether a process exists and has not ended.
+pub(super) fn runs(process: ProcessId) -> bool {
+    Stat::of(process.get()).is_some()
+}
+
 struct Watcher<'a> {
     session: &'a Session,
     start: Instant,
@@ -127,6 +132,7 @@ impl Watcher<'_> {
                 found.insert(pid, stat);
             }
         }
+        found.retain(|pid, _| !proc::is_witness(*pid));
         self.last = found.iter().map(|(pid, stat)| (*pid, stat.began)).collect();
         for (pid, stat) in found {
             self.see(pid, stat, time);

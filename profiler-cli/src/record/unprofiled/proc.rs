@@ -98,6 +98,12 @@ pub(super) fn name_of(pid: u32, program: Option<&Path>) -> String {
     })
 }
 
+/// Whether a process is the witness of a command like this one, which records nothing.
+pub(super) fn is_witness(pid: u32) -> bool {
+    let name = fs::read(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| name.trim_ascii_end() == crate::record::witness::NAME.as_bytes())
+}
+
 /// Why a process that executes `program` does not record, if it does not.
 pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
     if let Some(reason) = rights(pid) {
