@@ -115,7 +115,9 @@ fn the_command_dies_of_the_signal_of_its_program_after_the_profile_is_written() 
 {
     own_process!();
     for signal in [2, 3, 9, 11, 13, 14, 15, 37] {
-        let program = format!("kill -{signal} $$");
+        // Long enough to have an entry.
+        let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let program = format!("{work}; kill -{signal} $$");
         let recording = Recording::start(&["-o", "out.json"], &["sh", "-c", &program])?;
         let ended = recording.end()?;
         assert_eq!(ended.signal, Some(signal), "{}", ended.error);

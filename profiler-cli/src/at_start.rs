@@ -79,7 +79,11 @@ unsafe fn note_arguments(count: i32, arguments: *const *mut c_char) {
         return;
     };
     // SAFETY: there are `last + 1` arguments.
-    let (first, last) = unsafe { (*arguments, *arguments.add(last)) };
+    let first = unsafe { *arguments };
+    // SAFETY: as above.
+    let last = unsafe { arguments.add(last) };
+    // SAFETY: as above.
+    let last = unsafe { *last };
     // SAFETY: an argument ends with a zero.
     let last_bytes = unsafe { libc::strlen(last) };
     // The system stores the arguments one after the other.

@@ -37,7 +37,7 @@ pub(super) fn wait(session: &Session, waits: bool, stopping: &Stopping) {
         "profiler: {left}; waiting for their end (Ctrl-C ends the waiting)"
     ));
     stopping.is_waiting();
-    while stopping.still_waits() && of(&session.processes()).is_some() {
+    while stopping.still_waits() && of(&session.present_processes()).is_some() {
         std::thread::sleep(PAUSE);
     }
 }
@@ -45,10 +45,10 @@ pub(super) fn wait(session: &Session, waits: bool, stopping: &Stopping) {
 /// The sentence about the processes that do not end with the program.
 fn left_running(session: &Session) -> Option<String> {
     for _ in 0..LOOKS {
-        of(&session.processes())?;
+        of(&session.present_processes())?;
         std::thread::sleep(PAUSE);
     }
-    of(&session.processes())
+    of(&session.present_processes())
 }
 
 /// The sentence about the recorded processes that run. `None` if there are none.

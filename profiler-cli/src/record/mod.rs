@@ -181,7 +181,7 @@ impl End {
 fn record(options: &RecordArgs) -> Result<End> {
     let output = OutputName::of_profile(options.output.as_deref(), "profile");
     drop(ProfileFile::create(output.now())?); // fail now, not after an hour of recording
-    let witness = GroupWitness::start();
+    let (witness, _end_of_witness) = GroupWitness::start().unzip();
     let session = options.build().start()?;
     // The tracks show the time of groups, and no other measurement of them.
     let _measured = options.groups.then(|| session.monitor(Probes::JANK));

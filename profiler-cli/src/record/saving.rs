@@ -15,11 +15,12 @@ use crate::output_name::OutputName;
 use crate::plain::plain;
 use crate::progress::ProgressLine;
 
-/// Directories that nearly every system has, besides those that the environment names. The last one
-/// is memory, which a full disk does not concern.
-const DIRECTORIES: [&str; 3] = ["/var/tmp", "/tmp", "/dev/shm"];
+/// Directories that nearly every system has.
+const DIRECTORIES: [&str; 2] = ["/var/tmp", "/tmp"];
 /// The variables that name directories of the user.
-const VARIABLES: [&str; 3] = ["TMPDIR", "HOME", "XDG_RUNTIME_DIR"];
+const VARIABLES: [&str; 2] = ["HOME", "XDG_RUNTIME_DIR"];
+/// In memory, which a full disk does not concern.
+const MEMORY: &str = "/dev/shm";
 
 /// A written profile.
 pub(super) struct Saved {
@@ -71,8 +72,11 @@ fn at((path, mut report): (PathBuf, CaptureReport)) -> CaptureReport {
 }
 
 fn other_directories() -> impl Iterator<Item = PathBuf> {
-    let named = VARIABLES.into_iter().filter_map(std::env::var_os);
-    let all = named.chain(DIRECTORIES.map(OsString::from));
+    let all = std::env::var_os("TMPDIR")
+        .into_iter()
+        .chain(DIRECTORIES.map(OsString::from))
+        .chain(VARIABLES.into_iter().filter_map(std::env::var_os))
+        .chain([OsString::from(MEMORY)]);
     all.map(PathBuf::from).filter(|path| path.is_absolute())
 }
 

@@ -31,17 +31,16 @@ type Counts = [u8; NUMBERS];
 /// The longest time that a question takes. The witness may be stopped.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The witness process. Dropping it ends the process.
+/// The witness process.
 #[derive(Debug)]
 pub(super) struct GroupWitness {
     socket: UnixStream,
-    pid: Pid,
 }
 
 impl GroupWitness {
     /// Starts the process. `None` if the system refuses it.
     #[cfg(target_os = "linux")]
-    pub(super) fn start() -> Option<Self> {
+    pub(super) fn start() -> Option<(Self, WitnessEnd)> {
         let (socket, of_witness) = UnixStream::pair().ok()?;
         socket.set_read_timeout(Some(LONGEST)).ok()?;
         // Not fork(3): neither the C library nor a preloaded library has anything to do here.
@@ -53,14 +52,14 @@ impl GroupWitness {
             pid => {
                 let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
                 let pid = Pid::from_raw(pid?)?;
-                Some(Self { socket, pid })
+                Some((Self { socket }, WitnessEnd(pid)))
             }
         }
     }
 
     /// There is none on this system.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn start() -> Option<Self> {
+    pub(super) fn start() -> Option<(Self, WitnessEnd)> {
         None
     }
 
@@ -75,11 +74,15 @@ impl GroupWitness {
     }
 }
 
-impl Drop for GroupWitness {
+/// Ends the process when it is dropped, so that no zombie is left.
+#[derive(Debug)]
+pub(super) struct WitnessEnd(Pid);
+
+impl Drop for WitnessEnd {
     fn drop(&mut self) {
         // Otherwise it ends when the socket is closed.
-        let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::KILL);
-        let _ = rustix::process::waitpid(Some(self.pid), WaitOptions::empty());
+        let _ = rustix::process::kill_process(self.0, rustix::process::Signal::KILL);
+        let _ = rustix::process::waitpid(Some(self.0), WaitOptions::empty());
     }
 }
 
@@ -190,8 +193,8 @@ mod tests {
 
     #[test]
     fn the_witness_has_what_was_sent_to_it_and_nothing_twice() {
-        let mut witness = GroupWitness::start().unwrap();
-        let pid = witness.pid;
+        let (mut witness, end) = GroupWitness::start().unwrap();
+        let pid = end.0;
         let send = |signal| rustix::process::kill_process(pid, signal).unwrap();
         send(rustix::process::Signal::USR1);
         send(rustix::process::Signal::TERM);
@@ -199,15 +202,15 @@ mod tests {
         let seen = |signal: i32| counts[usize::try_from(signal).unwrap()];
         assert_eq!((seen(libc::SIGUSR1), seen(libc::SIGTERM)), (1, 1));
         assert_eq!(witness.ask().unwrap(), [0; NUMBERS]);
-        let shown = std::fs::read(format!("/proc/{}/cmdline", witness.pid.as_raw_nonzero()));
+        let shown = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
         assert!(shown.unwrap().starts_with(NAME.as_bytes()));
     }
 
     #[test]
     fn the_witness_ends_with_its_owner() {
-        let witness = GroupWitness::start().unwrap();
-        let pid = witness.pid;
-        drop(witness);
+        let (_witness, end) = GroupWitness::start().unwrap();
+        let pid = end.0;
+        drop(end);
         assert!(rustix::process::test_kill_process(pid).is_err());
     }
 }
