@@ -82,5 +82,4 @@ signal.pthread_sigmask(signal.SIG_BLOCK, {1, 10, 15, 17, 37})
 os.execvp(sys.argv[1], sys.argv[1:])' "$@""#
     );
     a_program_inherits_that_streams_are_closed: inherits(r#"exec "$@" <&- >&-"#);
-    a_program_inherits_that_it_has_a_session: inherits(r#"exec setsid -w "$@""#);
 }

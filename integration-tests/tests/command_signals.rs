@@ -40,22 +40,22 @@ fn send(recording: &Recording, signal: i32, to_group: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// The numbers of the signals that the program has got, up to a signal that is sent now to the
-/// command alone: what the command passes on comes before it.
-fn got(recording: &mut Recording) -> anyhow::Result<Vec<i32>> {
+/// Sends a signal, and checks that the program gets it once: what it gets next is another signal,
+/// which is sent to the command alone when the first one has arrived.
+fn arrives_once(recording: &mut Recording, signal: i32, to_group: bool) -> anyhow::Result<()> {
+    send(recording, signal, to_group)?;
+    ensure!(recording.line()? == signal.to_string(), "not {signal}");
     send(recording, USR2, false)?;
-    let mut all = Vec::new();
-    loop {
-        match recording.line()?.parse()? {
-            USR2 => return Ok(all),
-            signal => all.push(signal),
-        }
-    }
+    let next = recording.line()?;
+    ensure!(next == USR2.to_string(), "{next} after {signal}");
+    Ok(())
 }
 
-/// Ends the program, and checks that there is a profile.
+/// Ends the program, and checks that it has got nothing else and that there is a profile.
 fn end(mut recording: Recording) -> anyhow::Result<()> {
     recording.tell("end")?;
+    let rest = recording.line()?;
+    ensure!(rest.is_empty(), "{rest}");
     let ended = recording.end_with(0)?;
     ensure!(ended.path("out.json").exists(), "{}", ended.error);
     Ok(())
@@ -67,8 +67,7 @@ fn a_signal_for_the_command_alone_arrives_once_at_the_program() -> anyhow::Resul
     let mut recording = counting(&[], &[])?;
     // HUP, INT, QUIT, ABRT, USR1, PIPE, ALRM, TERM, TTIN, XCPU, WINCH, IO, and a real-time signal.
     for signal in [1, 2, 3, 6, 10, 13, 14, 15, 21, 24, 28, 29, 37] {
-        send(&recording, signal, false)?;
-        assert_eq!(got(&mut recording)?, [signal]);
+        arrives_once(&mut recording, signal, false)?;
     }
     end(recording)
 }
@@ -78,8 +77,7 @@ fn a_signal_for_the_group_arrives_once_at_the_program() -> anyhow::Result<()> {
     own_process!();
     let mut recording = counting(&[], &[])?;
     for signal in [1, 2, 3, 10, 14, 15, 28, 37] {
-        send(&recording, signal, true)?;
-        assert_eq!(got(&mut recording)?, [signal]);
+        arrives_once(&mut recording, signal, true)?;
     }
     end(recording)
 }
@@ -88,8 +86,7 @@ fn a_signal_for_the_group_arrives_once_at_the_program() -> anyhow::Result<()> {
 fn a_program_in_another_group_gets_the_signals_of_the_commands_group() -> anyhow::Result<()> {
     own_process!();
     let mut recording = counting(&[], &["setsid"])?;
-    send(&recording, 15, true)?;
-    assert_eq!(got(&mut recording)?, [15]);
+    arrives_once(&mut recording, 15, true)?;
     end(recording)
 }
 
@@ -101,13 +98,9 @@ fn a_signal_arrives_once_through_two_commands() -> anyhow::Result<()> {
     let inner = [&*command, "record", "-o", "inner.json", "--"];
     let mut recording = counting(&[], &inner)?;
     for to_group in [false, true] {
-        send(&recording, 15, to_group)?;
-        assert_eq!(got(&mut recording)?, [15], "to the group: {to_group}");
+        arrives_once(&mut recording, 15, to_group)?;
     }
-    recording.tell("end")?;
-    let ended = recording.end_with(0)?;
-    assert!(ended.path("inner.json").exists(), "{}", ended.error);
-    Ok(())
+    end(recording)
 }
 
 #[test]

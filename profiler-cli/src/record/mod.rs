@@ -205,9 +205,9 @@ fn record(options: &RecordArgs) -> Result<End> {
         left::wait(&session, options.wait, &stopping);
         status
     };
-    let status = match is_observed {
+    let (status, unrecorded) = match is_observed {
         true => unprofiled::watch(&session, pid, &program, wait),
-        false => wait(),
+        false => (wait(), Duration::ZERO),
     };
     if let Some(pusher) = pusher {
         stopping.is_sending(pusher.canceller());
@@ -221,7 +221,7 @@ fn record(options: &RecordArgs) -> Result<End> {
     }
     drop((live, metrics));
     let saved = saving::save(options, &session, &output)?;
-    outcome::report_profile(&saved.report, child.id());
+    outcome::report_profile(&saved.report, child.id(), unrecorded);
     let Some(message) = saved.is_elsewhere else {
         return Ok(End::of(status));
     };

@@ -1,6 +1,7 @@
 //! What `profiler record` prints at its end.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use profiler_parent::core::ids::ProcessId;
 use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict, Why};
@@ -44,9 +45,12 @@ pub(super) fn report_no_profile(session: &Session, child: &ProfiledChild, name: 
     }
 }
 
+/// The shortest processor time of processes that were not recorded that is told.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 /// Says where the profile is, and whether the program, with this process number, did not end
-/// regularly.
-pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
+/// regularly. The processes that were not recorded have used at least the time `unrecorded`.
+pub(super) fn report_profile(report: &CaptureReport, program: ProcessId, unrecorded: Duration) {
     let path = report.path.display();
     let recorded: u64 = report
         .processes
@@ -74,8 +78,15 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId) {
     }
     let verdicts = report.processes.iter().filter(|one| one.pid != program);
     let verdicts = verdicts.map(|one| (one.name.as_str(), &one.verdict));
-    if let Some(told) = unrecorded(verdicts) {
-        tell(&format!("profiler: {}", plain(&told)));
+    if let Some(told) = missing(verdicts) {
+        let used = match unrecorded >= SHORTEST {
+            true => format!(
+                "; they have used at least {:.1} s of processor time",
+                unrecorded.as_secs_f64()
+            ),
+            false => String::new(),
+        };
+        tell(&format!("profiler: {}{used}", plain(&told)));
     }
     let of_program = report.processes.iter().filter(|one| one.pid == program);
     for process in of_program.filter(|one| matters(&one.verdict)) {
@@ -108,7 +119,7 @@ const fn has_nothing_to_show(why: &Why) -> bool {
 /// The sentence about those of these processes that are not in the profile: their number, and the
 /// most frequent reason. `None` if there are none. A process that had nothing to record is not one
 /// of them.
-fn unrecorded<'a>(verdicts: impl Iterator<Item = (&'a str, &'a Verdict)>) -> Option<String> {
+fn missing<'a>(verdicts: impl Iterator<Item = (&'a str, &'a Verdict)>) -> Option<String> {
     let mut first = None;
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for (name, verdict) in verdicts {
@@ -171,7 +182,7 @@ mod tests {
             },
         };
         let (is_static, cleared) = (missing("it is static"), missing("it was cleared"));
-        let told = |all: &[&Verdict]| unrecorded(all.iter().map(|verdict| ("sh", *verdict)));
+        let told = |all: &[&Verdict]| super::missing(all.iter().map(|verdict| ("sh", *verdict)));
         let short = Verdict::Missing {
             why: Why::RecordedNothing,
         };

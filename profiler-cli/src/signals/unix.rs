@@ -119,6 +119,9 @@ fn parse([byte]: [u8; 1]) -> Caught {
 fn install(signal: i32) -> io::Result<()> {
     // SAFETY: all of its fields may be zero: no flags, an empty mask.
     let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+    // One after the other, in the order in which the system delivers them.
+    // SAFETY: the set lives through the call.
+    unsafe { libc::sigfillset(&mut new.sa_mask) };
     new.sa_sigaction = ring as extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) as usize;
     new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     // SAFETY: the handler makes some system calls and restores errno; `new` lives through the call.
