@@ -160,3 +160,60 @@ fn the_agent_can_be_left_out() -> anyhow::Result<()> {
     assert!(!recorded.has_profile());
     Ok(())
 }
+
+/// Whether a value contains the marker of this process, at any depth.
+fn has_marker(value: &serde_json::Value, process: &str) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::Object(fields) => {
+            let is_it = fields.get("process").is_some_and(|name| *name == process)
+                && fields.get("verdict").is_some_and(|verdict| {
+                    verdict == "missing: not profiled: it is statically linked"
+                });
+            is_it || fields.values().any(|field| has_marker(field, process))
+        }
+        Value::Array(all) => all.iter().any(|one| has_marker(one, process)),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_process_that_is_not_recorded_is_a_marker_in_the_process_that_has_started_it()
+-> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let runs = place.compile("runs", RUNS, &["-static"])?;
+    let profile = place.path().join("out.json");
+    for format in ["processed", "gecko"] {
+        // The first shell is the root of the profile; the second one starts the program.
+        let script = format!("sh -c '{} \"sleep 1\"; exit 3'; exit 4", text(&runs));
+        let status = std::process::Command::new(integration_tests::tools::profiler()?)
+            .args(["record", "-o", "out.json", "--format", format])
+            .args(["--", "sh", "-c", &script])
+            .env("XDG_CACHE_HOME", integration_tests::tools::cache()?)
+            .current_dir(place.path())
+            .status()?;
+        assert_eq!(status.code(), Some(4));
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&profile)?)?;
+        assert!(has_marker(&json, "runs"), "{format}");
+        if format == "gecko" {
+            continue;
+        }
+        let threads = json["threads"].as_array().into_iter().flatten();
+        let shown: Vec<_> = threads
+            .filter(|thread| has_marker(thread, "runs"))
+            .collect();
+        let info = integration_tests::tools::info(&profile)?;
+        let rows = info["processes"].as_array().into_iter().flatten();
+        let starter = rows
+            .clone()
+            .find(|row| row["name"] == "runs")
+            .map(|row| row["parent_pid"].to_string().replace('"', ""));
+        let [thread] = &shown[..] else {
+            panic!("{} threads: {info}", shown.len())
+        };
+        let pid = thread["pid"].to_string().replace('"', "");
+        assert_eq!(Some(pid), starter, "{info}");
+    }
+    Ok(())
+}

@@ -309,7 +309,23 @@ fn shows_its_run(path: &std::path::Path, alert: &Alert) -> anyhow::Result<()> {
         found == 1 && alert.slow_runs.len() == 1,
         "{found}: {alert:?}"
     );
+    let run_ms = (alert.to.0 - alert.from.0) as f64 / 1e6;
+    let shown_ms = track_ms(&profile, alert)?;
+    ensure!(shown_ms >= run_ms - 0.1, "{shown_ms} of {run_ms} ms");
     Ok(())
+}
+
+/// The time in the track of an alert's group.
+fn track_ms(profile: &Value, alert: &Alert) -> anyhow::Result<f64> {
+    let counters = profile["counters"].as_array().context("no counters")?;
+    let process = alert.process.to_string();
+    let is_its =
+        |one: &&Value| one["name"] == alert.group.as_str() && one["pid"] == process.as_str();
+    let counter = counters.iter().find(is_its);
+    let counter = counter.with_context(|| format!("no track: {counters:?}"))?;
+    let changes = counter["samples"]["count"].as_array().context("no time")?;
+    // Viewers ignore the first value.
+    Ok(changes.iter().skip(1).filter_map(Value::as_f64).sum())
 }
 
 /// Reads a saved profile.

@@ -42,7 +42,7 @@ fn log() -> Value {
     };
     let rows = [
         row("parent", 1, "complete"),
-        row("child", 2, "recovered: crashed with signal 9 (SIGKILL)"),
+        row("child", 2, "recovered: ended by signal 9 (SIGKILL)"),
     ];
     json!({"1": {"events": [[1.5, "began"]], "processes": rows}})
 }

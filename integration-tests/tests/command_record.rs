@@ -71,7 +71,7 @@ fn a_killed_program_loses_nothing_that_it_committed() -> anyhow::Result<()> {
     assert!(
         ended
             .error
-            .contains("child is recovered: crashed with signal 9 (SIGKILL)"),
+            .contains("child is recovered: ended by signal 9 (SIGKILL)"),
         "{}",
         ended.error
     );

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -29,7 +29,10 @@ pub(crate) struct Recording {
 
 /// The results of a command that has ended.
 pub(crate) struct Ended {
+    /// As a shell shows it: 128 + N if signal N has ended the command.
     pub(crate) code: Option<i32>,
+    /// The signal that has ended the command.
+    pub(crate) signal: Option<i32>,
     pub(crate) error: String,
     directory: tempfile::TempDir,
 }
@@ -156,8 +159,10 @@ impl Recording {
         }
         let output = command.wait_with_output()?;
         drop((stdin, stdout));
+        let signal = output.status.signal();
         Ok(Ended {
-            code: output.status.code(),
+            code: output.status.code().or(signal.map(|signal| 128 + signal)),
+            signal,
             error: String::from_utf8(output.stderr)?,
             directory,
         })

@@ -18,7 +18,7 @@ use profiler_parent::groups::Probes;
 use profiler_parent::{CaptureEvent, Format};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
+const KILLED: &str = "recovered: ended by signal 9 (SIGKILL)";
 
 /// Starts the children of a scene: one lives, one exited, one was killed, and one was killed before
 /// it was connected. No process records any more.

@@ -53,7 +53,7 @@ fn counters_keep_what_killed_processes_have_done_also_when_their_memory_is_gone(
         (Some(13.0), Some(13.0))
     );
     assert!(alive.get(RUNS) < gone.get(RUNS));
-    for (how, expected) in [("crashed", 1.0), ("failed", 1.0), ("exited", 0.0)] {
+    for (how, expected) in [("killed", 1.0), ("failed", 1.0), ("exited", 0.0)] {
         let ends = format!(r#"profiler_process_ends_total{{process="mortal",how="{how}"}}"#);
         assert_eq!(gone.get(&ends), Some(expected), "{how}");
     }

@@ -166,8 +166,8 @@ fn prometheus_scrapes_the_metrics_and_answers_queries_about_groups() -> anyhow::
     );
     assert!(prometheus.until(&slow, |_| true)? >= 1.0);
     child.end("kill 9")?;
-    let crashed = r#"sum(profiler_process_ends_total{how="crashed"})"#;
-    prometheus.until(crashed, |ends| ends == 1.0)?;
+    let killed = r#"sum(profiler_process_ends_total{how="killed"})"#;
+    prometheus.until(killed, |ends| ends == 1.0)?;
     prometheus.until(&entries, |entries| entries == 7.0)?;
     let mut targets = serde_json::Value::Null;
     let is_scraped = || {

@@ -71,7 +71,7 @@ fn a_child_that_dies_before_it_says_hello() -> anyhow::Result<()> {
     assert!(!child.wait().expect("a status").success());
     assert_eq!(
         verdict(&session, "early")?,
-        "missing: crashed with signal 9 (SIGKILL)"
+        "missing: ended by signal 9 (SIGKILL)"
     );
     Ok(())
 }

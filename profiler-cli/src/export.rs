@@ -8,7 +8,7 @@ use profiler_export::{ExportOptions, Exported, FleetLabels, Target, TimeKind, ex
 use profiler_reader::Nameless;
 
 use crate::console::{say, tell};
-use crate::output_name::beside;
+use crate::output_name::OutputName;
 use crate::plain::plain;
 use crate::progress::ProgressLine;
 use crate::signals::end_without_leftovers;
@@ -27,7 +27,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
     /// The file to write, or the directory for cpuprofile and clickhouse [default: the profile's
-    /// name with another ending]
+    /// name with another ending, and with a number if that exists]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Exports processor time: time in which threads did not run is (idle) [the default]
@@ -103,6 +103,11 @@ impl Format {
         !matches!(self, Self::OtlpTraces | Self::OtlpMetrics)
     }
 
+    /// Whether a directory is written, with several files.
+    const fn is_directory(self) -> bool {
+        matches!(self, Self::Cpuprofile | Self::Clickhouse)
+    }
+
     /// The ending that replaces `.json` or `.json.gz`.
     const fn ending(self) -> &'static str {
         match self {
@@ -137,32 +142,17 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
         options.to.has_labels() || labels == FleetLabels::default(),
         "only --to clickhouse and --to otlp-… have --service, --service-version and --host"
     );
-    let output = options
-        .output
-        .clone()
-        .unwrap_or_else(|| beside(&options.file, options.to.ending()));
     ensure!(
-        output != Path::new("-"),
+        options.output.as_deref() != Some(Path::new("-")),
         "cannot export to standard output; name a file with -o"
     );
+    let (output, exported) = export(options, &wanted, &labels)?;
     let Exported {
         files,
         threads,
         samples,
         nameless,
-    } = {
-        let line = ProgressLine::new();
-        end_without_leftovers(&line)?;
-        let exported = export_labelled(
-            &options.file,
-            &output,
-            &wanted,
-            &labels,
-            line.listener(&options.file),
-        );
-        line.clear();
-        exported?
-    };
+    } = exported;
     for Nameless { library, why } in nameless {
         tell(&format!(
             "profiler: no names for {}: {}",
@@ -178,4 +168,33 @@ pub(crate) fn run(options: &ExportArgs) -> Result<()> {
         count => say(&format!("wrote {count} files to {}", output.display())),
     }
     Ok(())
+}
+
+/// Writes the file or the directory. Returns its path.
+fn export(
+    options: &ExportArgs,
+    wanted: &ExportOptions,
+    labels: &FleetLabels,
+) -> Result<(PathBuf, Exported)> {
+    let output = OutputName::beside(
+        options.output.as_deref(),
+        &options.file,
+        options.to.ending(),
+    );
+    let line = ProgressLine::new();
+    end_without_leftovers(&line)?;
+    let listener = line.listener(&options.file);
+    let write = |path: &Path| export_labelled(&options.file, path, wanted, labels, listener);
+    let exported = match options.to.is_directory() {
+        true => {
+            let directory = output.now();
+            let exported = write(&directory);
+            exported
+                .map(|exported| (directory, exported))
+                .map_err(anyhow::Error::from)
+        }
+        false => output.write(write),
+    };
+    line.clear();
+    exported
 }

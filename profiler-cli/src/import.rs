@@ -7,7 +7,7 @@ use clap::Args;
 use profiler_export::import_cpuprofile_with;
 
 use crate::console::say;
-use crate::output_name::beside;
+use crate::output_name::OutputName;
 use crate::progress::ProgressLine;
 use crate::signals::end_without_leftovers;
 
@@ -20,29 +20,26 @@ pub(crate) struct ImportArgs {
     /// A .cpuprofile file, compressed or not
     file: PathBuf,
     /// The profile to write; compressed if the name ends in .gz [default: the file's name with the
-    /// ending .json.gz]
+    /// ending .json.gz, and with a number if that exists]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &ImportArgs) -> Result<()> {
-    let output = options
-        .output
-        .clone()
-        .unwrap_or_else(|| beside(&options.file, ".json.gz"));
+    let output = OutputName::beside(options.output.as_deref(), &options.file, ".json.gz");
     let line = ProgressLine::new();
     end_without_leftovers(&line)?;
     let listener = line.listener(&options.file);
-    let imported = import_cpuprofile_with(&options.file, &output, &listener);
+    let imported = output.write(|path| import_cpuprofile_with(&options.file, path, &listener));
     line.clear();
-    let imported = imported?;
+    let (path, imported) = imported?;
     for remark in &imported.remarks {
         say(&format!("note: {remark}"));
     }
     say(&format!("{} samples", imported.samples));
     say(&format!(
         "wrote {} ({} bytes)",
-        imported.path.display(),
+        path.display(),
         imported.bytes
     ));
     Ok(())

@@ -5,6 +5,7 @@
 //! the command writes only the file that it is asked to write.
 
 mod agent;
+mod at_start;
 mod columns;
 mod console;
 mod diff;

@@ -10,7 +10,7 @@ use clap::Args;
 use profiler_merge::{HostShift, MergeInput, Merged, MergedHost, merge_with};
 
 use crate::console::{say, tell};
-use crate::output_name::free_name;
+use crate::output_name::OutputName;
 use crate::plain::plain;
 use crate::progress::ProgressLine;
 use crate::signals::end_without_leftovers;
@@ -91,11 +91,12 @@ pub(crate) fn run(options: &MergeArgs) -> Result<()> {
         [only] => only.path.clone(),
         several => PathBuf::from(format!("{} profiles", several.len())),
     };
-    let output = options.output.clone();
-    let output = output.unwrap_or_else(|| free_name("merged"));
-    let merged = merge_with(&inputs, &shifts, &output, &line.listener(&shown));
+    let output = OutputName::of_profile(options.output.as_deref(), "merged");
+    let listener = line.listener(&shown);
+    let merged = output.write(|path| merge_with(&inputs, &shifts, path, &listener));
     line.clear();
-    let merged = merged?;
+    let (path, mut merged) = merged?;
+    merged.path = path;
     if options.json {
         say(&serde_json::to_string_pretty(&merged)?);
         return Ok(());

@@ -8,7 +8,7 @@ use profiler_parent::Format;
 use profiler_parent::recover::PoolRecovery;
 
 use crate::console::{complain, say};
-use crate::output_name::free_name;
+use crate::output_name::OutputName;
 use crate::process_row::Row;
 use crate::process_table::print_table;
 use crate::progress::{ProgressLine, with_progress};
@@ -46,14 +46,13 @@ pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
         WrittenAs::Processed => Format::Processed,
         WrittenAs::Gecko => Format::Gecko,
     };
-    let output = options
-        .output
-        .clone()
-        .unwrap_or_else(|| free_name("profile"));
+    let output = OutputName::of_profile(options.output.as_deref(), "profile");
     let recovery = PoolRecovery::of(&options.dir).format(format);
     let line = ProgressLine::new();
     end_without_leftovers(&line)?;
-    let recovery = with_progress(&line, recovery.events(), || recovery.save(&output))?;
+    let events = recovery.events();
+    let (path, recovery) =
+        output.write(|path| with_progress(&line, events, || recovery.save(path)))?;
     complain(&recovery.passed_over);
     print_table(
         &recovery
@@ -64,7 +63,7 @@ pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
     );
     say(&format!(
         "\nwrote {} ({} bytes)",
-        recovery.path.display(),
+        path.display(),
         recovery.bytes
     ));
     Ok(())

@@ -300,7 +300,7 @@ fn a_worker_that_dies_is_named_and_the_profile_is_still_written() {
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(
-        complaint.contains("crashed with signal 9 (SIGKILL)"),
+        complaint.contains("ended by signal 9 (SIGKILL)"),
         "{complaint}"
     );
     let profile = profile(&place.path().join("profile.json.gz"));

@@ -27,7 +27,7 @@ pub use counts::{COUNTS, LoggedCounts, same_rows};
 pub const FROZEN: &str = "recovered: frozen: made no progress";
 
 /// The verdict on a child that was killed and recovered.
-pub const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
+pub const KILLED: &str = "recovered: ended by signal 9 (SIGKILL)";
 
 /// A parsed profile.
 #[derive(Debug)]

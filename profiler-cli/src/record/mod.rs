@@ -3,17 +3,21 @@
 //! One session with one child, and all processes below it: those that embed `profiler-child` join by
 //! themselves, and the others are observed ([`crate::preload`]). Invariants: the profile is
 //! also written if a process kills the program; a file that the user did not name is never
-//! overwritten; the program's exit code is the command's.
+//! overwritten; the command ends as the program has ended, by an exit code or a signal.
 
 mod choices;
 mod descriptors;
 mod features;
+mod inheritance;
+mod left;
 mod metrics;
 mod nested;
 mod outcome;
 mod progress;
+mod saving;
 mod stop;
 mod unprofiled;
+pub(crate) mod witness;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -28,19 +32,21 @@ use profiler_parent::ByteLimit;
 use profiler_parent::LiveOptions;
 use profiler_parent::core::groups::Probes;
 use profiler_parent::core::session::Features;
-use profiler_parent::{CaptureReport, Session, SessionBuilder};
+use profiler_parent::{CaptureReport, LiveServer, ProfiledChild, Session, SessionBuilder};
 use profiler_prometheus::on_live_page;
 
 use crate::console::tell;
-use crate::output_name::free_name;
+use crate::output_name::OutputName;
 use crate::plain::plain;
 use crate::preload::PreloadedLibrary;
 use crate::progress::{ProgressLine, with_progress};
 use crate::push::RecordPushArgs;
-use crate::signals::Signals;
+use crate::signals::{Signals, end_like_the_program};
 use crate::units;
 use choices::{Format, Source};
+use inheritance::Inheritance;
 use stop::Stopping;
+use witness::GroupWitness;
 
 /// Runs a program and writes its profile
 ///
@@ -61,10 +67,11 @@ use stop::Stopping;
 /// With --progress, a line on standard error has the number of processes, the memory that is used,
 /// and the lost entries while CMD runs.
 ///
-/// Ctrl-C ends CMD, and its profile is written as usual. A third Ctrl-C kills CMD. After CMD has
-/// ended, Ctrl-C ends only the sending of --push. The exit code is
-/// CMD's, or 128 + N if signal N ended CMD, or 2 if CMD cannot be started or its profile cannot be
-/// written.
+/// Signals to this command are passed on to CMD, unless CMD has got them as well. Ctrl-C ends CMD,
+/// and its profile is written as usual; the third Ctrl-C within five seconds kills CMD. After CMD
+/// has ended, Ctrl-C ends only the sending of --push and the waiting of --wait. The exit code is
+/// CMD's. If a signal ended CMD, the same signal ends this command, after the profile is written. If
+/// CMD cannot be started, or its profile cannot be written where it should be, the exit code is 2.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// The profile to write; compressed if the name ends in .gz [default: profile.json.gz, or
@@ -120,6 +127,10 @@ pub(crate) struct RecordArgs {
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
+    /// After the end of CMD, waits until all recorded processes have ended that CMD has left running,
+    /// such as a server in the background; Ctrl-C ends the waiting
+    #[arg(long)]
+    wait: bool,
     /// Shows a line about the recording if standard error is a terminal; what CMD writes to the
     /// terminal is on the same lines
     #[arg(long)]
@@ -130,58 +141,73 @@ pub(crate) struct RecordArgs {
 }
 
 pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
-    let target = options
-        .output
-        .clone()
-        .unwrap_or_else(|| free_name("profile"));
-    drop(ProfileFile::create(&target)?); // fail now, not after an hour of recording
+    let end = record(options)?;
+    // The session is over, and has removed its files.
+    if let End::Signal(signal) = end {
+        end_like_the_program(signal);
+    }
+    Ok(end.code())
+}
+
+/// How the command ends.
+enum End {
+    /// With an exit code.
+    Code(u8),
+    /// By the signal that has ended the program.
+    Signal(i32),
+}
+
+impl End {
+    /// As the program has ended.
+    fn of(status: Option<ExitStatus>) -> Self {
+        let Some(status) = status else {
+            return Self::Code(0);
+        };
+        match (signal_of(status), status.code()) {
+            (Some(signal), _) => Self::Signal(signal),
+            (None, code) => Self::Code(u8::try_from(code.unwrap_or(1) & 0xff).unwrap_or(1)),
+        }
+    }
+
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Code(code) => ExitCode::from(*code),
+            Self::Signal(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Records the program and writes its profile.
+fn record(options: &RecordArgs) -> Result<End> {
+    let output = OutputName::of_profile(options.output.as_deref(), "profile");
+    drop(ProfileFile::create(output.now())?); // fail now, not after an hour of recording
+    let (witness, _end_of_witness) = GroupWitness::start().unzip();
     let session = options.build().start()?;
     // The tracks show the time of groups, and no other measurement of them.
     let _measured = options.groups.then(|| session.monitor(Probes::JANK));
-    let live = options
-        .live
-        .map(|address| {
-            let options = on_live_page(&session, LiveOptions::default());
-            session.serve_live_with(address, options)
-        })
-        .transpose()?;
-    if let Some(live) = &live {
-        tell(&format!("profiler: live at {}", live.url()));
-        // Not as an argument, which every user of the machine could read.
-        tell(&format!(
-            "profiler: in a terminal: {}={} profiler top",
-            crate::top::VARIABLE,
-            live.url()
-        ));
-    }
+    let live = options.serve_live(&session)?;
     let metrics = options.metrics.serve(&session)?;
     let pusher = options.push.options(&options.shown_name())?;
     let pusher = pusher
         .map(|push| profiler_push::Pusher::start(&session, &push))
         .transpose()?;
-    let signals = Signals::catch()?;
-    let library = options.preloaded_library();
-    let mut command = options.command();
-    if let Some(library) = &library {
-        library.load_into(&mut command);
-    }
-    crate::agent::offer_to(&mut command);
-    let program = PathBuf::from(command.get_program());
-    let mut child = match library {
-        Some(_) => session.spawn_observed(&options.shown_name(), command)?,
-        None => session.spawn(&options.shown_name(), command)?,
-    };
+    let signals = Signals::catch_all()?;
+    let (mut child, program, is_observed) = options.start(&session)?;
     // The program has already inherited the usual limit.
     descriptors::use_all();
     if options.name.is_none() {
         child.name_by_program();
     }
-    let stopping = Stopping::watch(signals, child.signals())?;
     let pid = child.id().get();
-    let mut wait = || progress::wait(&session, &mut child, options.progress);
-    let status = match library {
-        Some(_) => unprofiled::watch(&session, pid, &program, wait),
-        None => wait(),
+    let stopping = Stopping::watch(signals, witness, child.signals(), pid)?;
+    let mut wait = || {
+        let status = progress::wait(&session, &mut child, options.progress);
+        left::wait(&session, options.wait, &stopping);
+        status
+    };
+    let (status, unrecorded) = match is_observed {
+        true => unprofiled::watch(&session, pid, &program, wait),
+        false => (wait(), Duration::ZERO),
     };
     if let Some(pusher) = pusher {
         stopping.is_sending(pusher.canceller());
@@ -189,21 +215,18 @@ pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
         options.push.tell_report(&report);
     }
     stopping.is_saving();
-    let name = child.name();
     if !outcome::is_worth_a_profile(&session) {
-        outcome::report_no_profile(&session, &child, &name);
-        return Ok(exit_code(status));
+        outcome::report_no_profile(&session, &child, &child.name());
+        return Ok(End::of(status));
     }
-    // Another process may have created the file meanwhile.
-    let target = options
-        .output
-        .clone()
-        .unwrap_or_else(|| free_name("profile"));
     drop((live, metrics));
-    let line = ProgressLine::new();
-    let report = options.capture(&session, &target, &line)?;
-    outcome::report_profile(&report, child.id());
-    Ok(exit_code(status))
+    let saved = saving::save(options, &session, &output)?;
+    outcome::report_profile(&saved.report, child.id(), unrecorded);
+    let Some(message) = saved.is_elsewhere else {
+        return Ok(End::of(status));
+    };
+    tell(&format!("profiler: {message}"));
+    Ok(End::Code(2))
 }
 
 impl RecordArgs {
@@ -251,6 +274,40 @@ impl RecordArgs {
         found.ok()
     }
 
+    /// Starts the program. Returns it with its name, and whether it is observed.
+    fn start(&self, session: &Session) -> Result<(ProfiledChild, PathBuf, bool)> {
+        let library = self.preloaded_library();
+        let mut command = self.command();
+        if let Some(library) = &library {
+            library.load_into(&mut command);
+        }
+        crate::agent::offer_to(&mut command);
+        let program = PathBuf::from(command.get_program());
+        let _inheritance = Inheritance::prepare(&mut command)?;
+        let child = match library {
+            Some(_) => session.spawn_observed(&self.shown_name(), command)?,
+            None => session.spawn(&self.shown_name(), command)?,
+        };
+        Ok((child, program, library.is_some()))
+    }
+
+    /// Serves the live page, and prints its link.
+    fn serve_live(&self, session: &Session) -> Result<Option<LiveServer>> {
+        let Some(address) = self.live else {
+            return Ok(None);
+        };
+        let options = on_live_page(session, LiveOptions::default());
+        let live = session.serve_live_with(address, options)?;
+        tell(&format!("profiler: live at {}", live.url()));
+        // Not as an argument, which every user of the machine could read.
+        tell(&format!(
+            "profiler: in a terminal: {}={} profiler top",
+            crate::top::VARIABLE,
+            live.url()
+        ));
+        Ok(Some(live))
+    }
+
     fn command(&self) -> Command {
         let mut words = self.command.iter();
         let mut command = Command::new(words.next().cloned().unwrap_or_default());
@@ -287,18 +344,6 @@ impl RecordArgs {
             .or_else(file_name)
             .unwrap_or_else(|| "program".to_owned())
     }
-}
-
-/// The program's own exit code, as a shell would report it.
-fn exit_code(status: Option<ExitStatus>) -> ExitCode {
-    let Some(status) = status else {
-        return ExitCode::SUCCESS;
-    };
-    let code = status
-        .code()
-        .or_else(|| signal_of(status).map(|signal| 128 + signal))
-        .unwrap_or(1);
-    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
 }
 
 #[cfg(unix)]

@@ -1,11 +1,15 @@
-//! The handling of Ctrl-C during a recording.
+//! What signals to this command do during a recording.
 //!
-//! Started by `record`. A Ctrl-C from the terminal also reaches the program, which is expected to
-//! end; this command continues to wait. A signal sent by a process may have reached only this
-//! command, so it is passed on, unless the program ends at once. The third signal kills the
-//! program. After the program has ended, a signal ends the sending to engines, unless it may have
-//! been meant for the program. While the profile is written, the second signal ends the command.
+//! Started by `record`. While the program runs, the signals are the program's: those that only
+//! this command has got are passed on, and those that the whole process group has got have reached
+//! the program already ([`GroupWitness`]). The third Ctrl-C within some seconds kills the program.
+//! After the program has ended, a request to end ends the sending to engines, unless it may have
+//! been meant for the program. While the profile is written, the second request ends the command.
+//!
+//! A sender may send a signal to a process and then to its group (`timeout`), or to one process
+//! after the other (a service manager). So the signals of a short time are examined together.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,16 +18,24 @@ use profiler_parent::ChildSignals;
 use profiler_push::PushCanceller;
 use profiler_sys::spawn_quiet;
 
+use super::witness::{GroupWitness, is_in_group};
+use crate::at_start;
 use crate::console::tell;
 use crate::signals::{Caught, Signals};
 
-/// The time in which a program may end before the signal is passed on to it. It may have received
-/// the signal already, as all processes of a process group do.
-const GRACE: Duration = Duration::from_millis(300);
-const STEPS: u32 = 15;
-/// The number of signals after which the program is killed.
-const PATIENCE: u32 = 3;
+/// The time in which signals belong together.
+const TOGETHER: Duration = Duration::from_millis(200);
+/// The longest time for which signals are collected.
+const LONGEST: Duration = Duration::from_secs(1);
+/// The number of interrupts after which the program is killed, and the time between the first and
+/// the last of them.
+const PATIENCE: usize = 3;
+const PATIENCE_TIME: Duration = Duration::from_secs(5);
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
 const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
 /// The time after the end of the program in which a signal may have been meant for the program.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -32,6 +44,9 @@ const LATE: Duration = Duration::from_secs(1);
 enum RecordPhase {
     /// The program runs.
     Running,
+    /// The program has ended at this instant, and the command waits for the processes that it has
+    /// left.
+    Waiting(Instant),
     /// The program has ended, and the command sends its last batches since this instant.
     Sending(PushCanceller, Instant),
     /// The program has ended, and the command writes its profile.
@@ -53,10 +68,6 @@ impl SharedPhase {
     fn set(&self, phase: RecordPhase) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }
-
-    fn is_running(&self) -> bool {
-        matches!(self.get(), RecordPhase::Running)
-    }
 }
 
 /// Handles the signals of a recording.
@@ -66,40 +77,43 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    /// Handles signals from now on, on a thread that ends with the command.
-    pub(super) fn watch(mut signals: Signals, child: ChildSignals) -> io::Result<Self> {
+    /// Handles signals from now on, on a thread that ends with the command. `program` is the
+    /// process number of the program.
+    pub(super) fn watch(
+        signals: Signals,
+        witness: Option<GroupWitness>,
+        child: ChildSignals,
+        program: u32,
+    ) -> io::Result<Self> {
         let phase = SharedPhase(Arc::new(Mutex::new(RecordPhase::Running)));
-        let phase_of_thread = phase.clone();
-        spawn_quiet("profiler-stop", move || {
-            let (mut while_it_ran, mut while_it_was_saved) = (0, 0);
-            let mut has_cancelled = false;
-            while let Ok(caught) = signals.next() {
-                match phase_of_thread.get() {
-                    RecordPhase::Running => {
-                        while_it_ran += 1;
-                        while_running(caught, while_it_ran, &child, &phase_of_thread);
-                    }
-                    RecordPhase::Sending(_, since) if since.elapsed() < LATE => {}
-                    RecordPhase::Sending(canceller, _) if !has_cancelled => {
-                        has_cancelled = true;
-                        tell("\nprofiler: stopped sending");
-                        canceller.cancel();
-                    }
-                    RecordPhase::Sending(..) | RecordPhase::Saving => {
-                        while_it_was_saved += 1;
-                        while_saving(caught, while_it_was_saved);
-                    }
-                }
-            }
-        })?;
+        let mut handler = Handler {
+            signals,
+            witness,
+            early: BTreeMap::new(),
+            child,
+            program,
+            phase: phase.clone(),
+            interrupts: Vec::new(),
+            has_cancelled: false,
+            is_told: false,
+        };
+        spawn_quiet("profiler-stop", move || while handler.handle().is_ok() {})?;
         Ok(Self { phase })
     }
 
+    /// Notes that the program has ended, and that the command waits for processes that it has left.
+    pub(super) fn is_waiting(&self) {
+        self.phase.set(RecordPhase::Waiting(now()));
+    }
+
+    /// Whether the command still waits for these processes: no signal has ended that.
+    pub(super) fn still_waits(&self) -> bool {
+        matches!(self.phase.get(), RecordPhase::Waiting(_))
+    }
+
     /// Notes that the program has ended and that the command sends its last batches.
-    #[allow(clippy::disallowed_methods)] // compared with the same clock only
     pub(super) fn is_sending(&self, canceller: PushCanceller) {
-        let since = Instant::now();
-        self.phase.set(RecordPhase::Sending(canceller, since));
+        self.phase.set(RecordPhase::Sending(canceller, now()));
     }
 
     /// Notes that the program has ended and that only its profile is left to be written.
@@ -108,26 +122,142 @@ impl Stopping {
     }
 }
 
-fn while_running(caught: Caught, number: u32, child: &ChildSignals, phase: &SharedPhase) {
-    if number >= PATIENCE {
-        tell("\nprofiler: killing the program");
-        let _ = child.send(SIGKILL);
-    } else if !caught.from_terminal && !ends_soon(phase) {
-        let _ = child.send(caught.signal); // it may have ended meanwhile
+/// The thread that handles signals.
+struct Handler {
+    signals: Signals,
+    witness: Option<GroupWitness>,
+    /// The signals that the group has got, and this command not yet.
+    early: BTreeMap<i32, Instant>,
+    child: ChildSignals,
+    program: u32,
+    phase: SharedPhase,
+    /// The times of the latest interrupts.
+    interrupts: Vec<Instant>,
+    has_cancelled: bool,
+    is_told: bool,
+}
+
+/// The signals that belong together.
+struct Burst {
+    caught: Vec<Caught>,
+    /// Those that the group has got. `None` if that is not known.
+    group: Option<Vec<i32>>,
+}
+
+impl Handler {
+    /// Waits for signals, and handles those that belong together.
+    fn handle(&mut self) -> io::Result<()> {
+        let first = self.signals.next()?;
+        let was_running = matches!(self.phase.get(), RecordPhase::Running);
+        let burst = self.collect(first)?;
+        if was_running {
+            self.pass_on(&burst);
+            return Ok(());
+        }
+        let ends = |caught: &&Caught| {
+            matches!(caught.signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT)
+                && !at_start::ignored(caught.signal)
+        };
+        if let Some(request) = burst.caught.iter().find(ends) {
+            self.after_the_program(request.signal);
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, first: Caught) -> io::Result<Burst> {
+        let mut caught = vec![first];
+        let began = now();
+        while let Some(next) = self.signals.next_within(TOGETHER)? {
+            caught.push(next);
+            if began.elapsed() > LONGEST {
+                break;
+            }
+        }
+        // Asked after the last signal: the group has got each of them by now, if it gets it.
+        let answer = self.witness.as_mut().map(GroupWitness::ask);
+        let group = answer.flatten().map(|counts| {
+            let sent = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+            let sent = sent.filter_map(|(signal, _)| i32::try_from(signal).ok());
+            self.with_early(sent.collect(), &caught)
+        });
+        Ok(Burst { caught, group })
+    }
+
+    /// Adds the signals that the group got before this command did, and keeps those that this
+    /// command has not got yet.
+    fn with_early(&mut self, sent: Vec<i32>, caught: &[Caught]) -> Vec<i32> {
+        let time = now();
+        self.early.retain(|_, since| since.elapsed() < LONGEST);
+        let is_caught = |signal: i32| caught.iter().any(|caught| caught.signal == signal);
+        let mut group: Vec<i32> = Vec::new();
+        for signal in sent {
+            match is_caught(signal) {
+                true => group.push(signal),
+                false => drop(self.early.insert(signal, time)),
+            }
+        }
+        let early: Vec<i32> = self.early.keys().copied().collect();
+        for signal in early.into_iter().filter(|signal| is_caught(*signal)) {
+            self.early.remove(&signal);
+            group.push(signal);
+        }
+        group
+    }
+
+    /// Passes on the signals that the program has not got.
+    fn pass_on(&mut self, burst: &Burst) {
+        let in_group = is_in_group(self.program);
+        let has_got = |caught: &Caught| {
+            let group = burst.group.as_ref();
+            let is_groups = group.map_or(caught.from_system, |all| all.contains(&caught.signal));
+            is_groups && in_group
+        };
+        let own: Vec<&Caught> = burst.caught.iter().filter(|one| !has_got(one)).collect();
+        let has_interrupt = burst.caught.iter().any(|one| one.signal == SIGINT);
+        let interrupts = own.iter().filter(|one| one.signal == SIGINT).count();
+        if self.is_out_of_patience(interrupts.max(usize::from(has_interrupt))) {
+            tell("\nprofiler: killing the program");
+            let _ = self.child.send(SIGKILL);
+            return;
+        }
+        for caught in own {
+            let _ = self.child.send(caught.signal); // it may have ended meanwhile
+        }
+    }
+
+    /// Notes interrupts. Returns whether these are too many.
+    fn is_out_of_patience(&mut self, further: usize) -> bool {
+        let time = now();
+        self.interrupts
+            .retain(|earlier| earlier.elapsed() < PATIENCE_TIME);
+        self.interrupts.extend((0..further).map(|_| time));
+        further > 0 && self.interrupts.len() >= PATIENCE
+    }
+
+    fn after_the_program(&mut self, signal: i32) {
+        match self.phase.get() {
+            RecordPhase::Running => {}
+            RecordPhase::Waiting(since) | RecordPhase::Sending(_, since)
+                if since.elapsed() < LATE => {}
+            RecordPhase::Waiting(_) => {
+                tell("\nprofiler: waiting for no further process");
+                self.phase.set(RecordPhase::Saving);
+            }
+            RecordPhase::Sending(canceller, _) if !self.has_cancelled => {
+                self.has_cancelled = true;
+                tell("\nprofiler: stopped sending");
+                canceller.cancel();
+            }
+            RecordPhase::Saving if !self.is_told => {
+                self.is_told = true;
+                tell("\nprofiler: writing the profile; another signal cancels it");
+            }
+            RecordPhase::Sending(..) | RecordPhase::Saving => crate::signals::end(signal),
+        }
     }
 }
 
-fn while_saving(caught: Caught, number: u32) {
-    if number == 1 {
-        tell("\nprofiler: writing the profile; another signal cancels it");
-    } else {
-        crate::signals::end(caught);
-    }
-}
-
-fn ends_soon(phase: &SharedPhase) -> bool {
-    (0..STEPS).any(|_| {
-        std::thread::sleep(GRACE / STEPS);
-        !phase.is_running()
-    })
+#[allow(clippy::disallowed_methods)] // compared with itself only
+fn now() -> Instant {
+    Instant::now()
 }

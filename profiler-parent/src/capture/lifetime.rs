@@ -20,12 +20,13 @@ pub(crate) struct Lifetime {
 
 /// The marker of a process that is not complete. It lasts from the end of the process, or from the
 /// capture. For a process that another session records, it lasts as long as the process has lived.
+/// For a process that does not record, it is where the session has learned of it.
 pub(crate) fn incomplete(process: &CapturedProcess, capture: Timestamp) -> IncompleteProcess {
     let Lifetime { began, ended } = process.lived;
-    let is_elsewhere = matches!(process.verdict.why(), Some(Why::RecordedElsewhere { .. }));
-    let (since, until) = match is_elsewhere {
-        true => (began, ended),
-        false => (ended, None),
+    let (since, until) = match process.verdict.why() {
+        Some(Why::RecordedElsewhere { .. }) => (began, ended),
+        Some(Why::Unprofiled { .. }) if began.is_some() => (began, began),
+        _ => (ended, None),
     };
     IncompleteProcess {
         pid: process.pid,
@@ -70,6 +71,14 @@ mod tests {
         let elsewhere = || Why::RecordedElsewhere { session: 3 };
         assert_eq!(marker(elsewhere(), Some(20)), (10, Some(20)));
         assert_eq!(marker(elsewhere(), None), (10, None));
+    }
+
+    #[test]
+    fn the_marker_of_a_process_that_does_not_record_is_where_it_was_found() {
+        let unprofiled = Why::Unprofiled {
+            message: "it is static".to_owned(),
+        };
+        assert_eq!(marker(unprofiled, Some(20)), (10, Some(10)));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use profiler_core::ids::ProcessId;
-use profiler_gecko::gecko::IncompleteProcess;
 use profiler_gecko::{ProcessRole, ProcessSummary};
 use profiler_json::JsonWriter;
 
@@ -23,8 +22,8 @@ use super::series::{CaptureSeries, ProcessInSeries};
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
 use crate::gather::verdict::{Verdict, Why};
 use crate::process_table::ProcessTable;
-use crate::processed::ProcessedProfile;
 use crate::processed::names::Symbols;
+use crate::processed::{LateProcess, ProcessedProfile};
 
 /// A process and its verdict, before its summary exists.
 struct Settled<'a> {
@@ -245,13 +244,16 @@ fn incomplete(
     table: &ProcessTable,
     settled: &[Settled<'_>],
     capture: profiler_core::time::Timestamp,
-) -> Vec<IncompleteProcess> {
+) -> Vec<LateProcess> {
     let incomplete = settled
         .iter()
         .filter(|one| one.verdict != Verdict::Complete);
     let rows = incomplete.map(|one| one.row(table, &ProcessSummary::default()));
     rows.chain(participants::expired(table))
-        .map(|row| lifetime::incomplete(&row, capture))
+        .map(|row| LateProcess {
+            parent: row.parent,
+            marker: lifetime::incomplete(&row, capture),
+        })
         .collect()
 }
 

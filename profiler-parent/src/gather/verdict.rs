@@ -38,12 +38,12 @@ pub enum Verdict {
 #[serde(tag = "reason", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Why {
-    /// A signal ended it.
+    /// A signal about an error of its own ended it: an invalid access, `abort`.
     Crashed {
-        /// The signal, such as `signal 9 (SIGKILL)`.
+        /// The signal, such as `signal 11 (SIGSEGV)`.
         status: String,
     },
-    /// A signal that requests its end ended it: Ctrl-C, a closed terminal, `kill`.
+    /// Another signal ended it: Ctrl-C, a closed terminal or pipe, `kill`, a limit.
     Stopped {
         /// The signal, such as `signal 2 (SIGINT)`.
         status: String,
@@ -146,8 +146,8 @@ impl Why {
         };
         match (ended.code(), signal_of(ended)) {
             (Some(status), _) => Self::Exited { status },
-            (None, Some(status)) if is_asked_to_end(ended) => Self::Stopped { status },
-            (None, Some(status)) => Self::Crashed { status },
+            (None, Some(status)) if is_crash(ended) => Self::Crashed { status },
+            (None, Some(status)) => Self::Stopped { status },
             (None, None) => Self::Gone,
         }
     }
@@ -168,17 +168,26 @@ fn signal_of(status: ExitStatus) -> Option<String> {
     })
 }
 
+/// Whether the signal is one that the system sends for an error of the process itself.
 #[cfg(unix)]
-fn is_asked_to_end(status: ExitStatus) -> bool {
+fn is_crash(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     matches!(
         status.signal(),
-        Some(libc::SIGHUP | libc::SIGINT | libc::SIGTERM)
+        Some(
+            libc::SIGILL
+                | libc::SIGTRAP
+                | libc::SIGABRT
+                | libc::SIGBUS
+                | libc::SIGFPE
+                | libc::SIGSEGV
+                | libc::SIGSYS
+        )
     )
 }
 
 #[cfg(not(unix))]
-fn is_asked_to_end(_: ExitStatus) -> bool {
+fn is_crash(_: ExitStatus) -> bool {
     false
 }
 
@@ -200,9 +209,13 @@ const fn signal_name(number: i32) -> Option<&'static str> {
         libc::SIGFPE => "SIGFPE",
         libc::SIGKILL => "SIGKILL",
         libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGUSR2 => "SIGUSR2",
         libc::SIGPIPE => "SIGPIPE",
         libc::SIGALRM => "SIGALRM",
         libc::SIGTERM => "SIGTERM",
+        libc::SIGVTALRM => "SIGVTALRM",
+        libc::SIGPROF => "SIGPROF",
         libc::SIGXCPU => "SIGXCPU",
         libc::SIGXFSZ => "SIGXFSZ",
         libc::SIGSYS => "SIGSYS",
@@ -265,13 +278,13 @@ mod tests {
     #[test]
     fn a_verdict_reads_as_a_sentence() {
         let crashed = Why::Crashed {
-            status: "signal 9 (SIGKILL)".into(),
+            status: "signal 11 (SIGSEGV)".into(),
         };
         let texts = [
             (Verdict::Complete, "complete"),
             (
                 Verdict::Recovered { why: crashed },
-                "recovered: crashed with signal 9 (SIGKILL)",
+                "recovered: crashed with signal 11 (SIGSEGV)",
             ),
             (
                 Verdict::Partial { why: Why::Frozen },
@@ -297,12 +310,15 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_process_ended_by_a_termination_signal_did_not_crash() {
+    fn only_an_error_of_the_process_itself_is_a_crash() {
         use std::os::unix::process::ExitStatusExt;
         let of = |raw| Why::ended(Some(ExitStatus::from_raw(raw))).to_string();
         assert_eq!(of(libc::SIGINT), "ended by signal 2 (SIGINT)");
         assert_eq!(of(libc::SIGTERM), "ended by signal 15 (SIGTERM)");
         assert_eq!(of(libc::SIGSEGV), "crashed with signal 11 (SIGSEGV)");
+        assert_eq!(of(libc::SIGKILL), "ended by signal 9 (SIGKILL)");
+        assert_eq!(of(libc::SIGPIPE), "ended by signal 13 (SIGPIPE)");
+        assert_eq!(of(libc::SIGUSR1), "ended by signal 10 (SIGUSR1)");
         assert_eq!(of(3 << 8), "exited with code 3");
     }
 
@@ -365,7 +381,7 @@ mod tests {
         assert_eq!(ended(3 << 8), Why::Exited { status: 3 });
         assert_eq!(
             ended(9),
-            Why::Crashed {
+            Why::Stopped {
                 status: "signal 9 (SIGKILL)".into()
             }
         );
@@ -377,7 +393,7 @@ mod tests {
         );
         assert_eq!(
             ended(64),
-            Why::Crashed {
+            Why::Stopped {
                 status: "signal 64".into()
             }
         );

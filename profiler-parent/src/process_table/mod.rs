@@ -93,7 +93,8 @@ impl ProcessTable {
     /// Adds a process as the last in order.
     pub(crate) fn add(&self, key: PoolId, mut process: TrackedProcess) {
         process.order = self.next_order.fetch_add(1, Ordering::Relaxed);
-        process.began = (!process.is_over()).then(Timestamp::now);
+        let is_news = !process.is_over() || matches!(process.remains, Remains::Unprofiled(_));
+        process.began = is_news.then(Timestamp::now);
         let waiting = process.awaits_program().then_some(process.pid);
         let mut all = self.lock();
         all.insert(key, process);

@@ -37,7 +37,8 @@ pub(super) fn write<W: Write>(
     for counter in counters.filter(|counter| is_counter_shown(counter)) {
         let cell = counter.definition.cell;
         let has_values = process.sorted.counters_before.contains_key(&cell)
-            || process.sorted.counters.of(cell).is_some();
+            || process.sorted.counters.of(cell).is_some()
+            || CounterKind::of(&counter.definition) == CounterKind::GroupTime;
         if has_values || !process.is_cut() {
             written(counter).write(out)?;
         }
@@ -132,8 +133,28 @@ impl CounterWriter<'_> {
             value: counter.value,
             number: counter.number,
         };
-        points.end(end_ns, (!process.is_cut()).then_some(present), show);
+        points.end(end_ns, self.last_value(present), show);
         Ok(())
+    }
+
+    /// The value at the end of the profile; `None` for the last one in its range. `present` is the
+    /// value at the capture. The time of a group is noted at the next tick, which may be after the
+    /// range in which the group has run.
+    fn last_value(&self, present: CounterPoint) -> Option<CounterPoint> {
+        let Self {
+            process, counter, ..
+        } = self;
+        let is_time = CounterKind::of(&counter.definition) == CounterKind::GroupTime;
+        if !process.is_cut() {
+            return Some(present);
+        }
+        let after = process.sorted.counters_after.get(&counter.definition.cell);
+        let after = after.map_or(present, |[_, value, number]| CounterPoint {
+            value: value.cast_signed(),
+            number: *number,
+            ..present
+        });
+        is_time.then_some(after)
     }
 
     fn empty_points(&self, start_ns: i64) -> DetailedPoints {

@@ -30,6 +30,7 @@ mod earlier;
 mod first_pass;
 mod frames;
 mod generated;
+mod late;
 mod libs;
 mod markers;
 mod meta;
@@ -58,6 +59,7 @@ mod visible;
 mod window;
 
 pub(crate) use earlier::EarlierEntries;
+pub(crate) use late::LateProcess;
 pub(crate) use profile::ProcessedProfile;
 pub(crate) use tick_detail::TickDetail;
 

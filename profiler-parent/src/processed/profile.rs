@@ -9,7 +9,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::time::{SessionClock, TimeConverter, Timestamp, UnixNs};
-use profiler_gecko::model::{IncompleteProcess, MetaSection, ProcessModel, SlowRunMarker};
+use profiler_gecko::model::{MetaSection, ProcessModel, SlowRunMarker};
 use profiler_gecko::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_json::JsonWriter;
 use profiler_sys::OwnFile;
@@ -17,6 +17,7 @@ use profiler_sys::OwnFile;
 use super::earlier::EarlierEntries;
 use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, sort_process};
 use super::generated::{GeneratedNames, GeneratingProcess};
+use super::late::{LateProcess, shown_by};
 use super::meta::Meta;
 use super::names::Symbols;
 use super::process::{Written, WrittenProcess};
@@ -233,7 +234,7 @@ impl<'a> ProcessedProfile<'a> {
     pub(crate) fn write<'o, W: Write>(
         mut self,
         symbols: &mut dyn Symbols,
-        incomplete: &[IncompleteProcess],
+        incomplete: &[LateProcess],
         log: impl FnOnce(&[ProcessSummary], Vec<String>, &mut JsonWriter<&'o mut W>),
         out: &'o mut W,
     ) -> io::Result<()> {
@@ -326,13 +327,15 @@ impl<'a> ProcessedProfile<'a> {
     /// Writes the threads, counters and overhead of all processes.
     fn write_processes<W: Write>(
         &mut self,
-        incomplete: &[IncompleteProcess],
+        incomplete: &[LateProcess],
         numbers: &Numbers,
         out: &mut JsonWriter<W>,
     ) -> io::Result<(Vec<(Written, u64)>, ShownRange)> {
         let mut all = Vec::new();
         let mut shown = ShownRange::default();
         let mut next = 0;
+        let role = |member: &Member<'_>| (member.role.pid, member.role.is_root);
+        let roles: Vec<_> = self.members.iter().map(role).collect();
         out.key("threads");
         out.begin_array();
         for (number, member) in self.members.iter().enumerate() {
@@ -340,11 +343,11 @@ impl<'a> ProcessedProfile<'a> {
             let began = Timestamp::now();
             let file = (member.open)()?;
             let reader = PoolReader::open(&*file).map_err(io::Error::other)?;
-            let late = if member.role.is_root { incomplete } else { &[] };
+            let late = shown_by(number, &roles, incomplete);
             self.shared.strings.begin_process(member.role.is_root);
             let process = member.process(self.clock, self.spec, self.window);
             let written =
-                process.write_threads(&reader, next, late, &mut self.shared, numbers, out)?;
+                process.write_threads(&reader, next, &late, &mut self.shared, numbers, out)?;
             next += u64::from(written.threads);
             shown += written.shown;
             all.push((written, self.since(began)));

@@ -20,7 +20,7 @@ use crate::capture::names::SessionSymbols;
 use crate::capture::processed_capture::send_writing;
 use crate::capture::{CaptureEvent, CapturedProcess};
 use crate::gather::verdict::{Verdict, Why};
-use crate::processed::{EarlierEntries, ProcessedProfile};
+use crate::processed::{EarlierEntries, LateProcess, ProcessedProfile};
 use profiler_files::output::ProfileFile;
 use profiler_symbols::SymbolStore;
 
@@ -162,16 +162,19 @@ fn add_child<'a>(
     }
 }
 
-fn incomplete(all: &[Settled]) -> Vec<IncompleteProcess> {
+fn incomplete(all: &[Settled]) -> Vec<LateProcess> {
     let incomplete = all
         .iter()
         .filter(|one| one.process.verdict != Verdict::Complete);
-    let incomplete = incomplete.map(|one| IncompleteProcess {
-        pid: one.process.pid,
-        name: one.process.name.clone(),
-        since: one.since,
-        until: None,
-        verdict: one.process.verdict.to_string(),
+    let incomplete = incomplete.map(|one| LateProcess {
+        parent: one.process.parent,
+        marker: IncompleteProcess {
+            pid: one.process.pid,
+            name: one.process.name.clone(),
+            since: one.since,
+            until: None,
+            verdict: one.process.verdict.to_string(),
+        },
     });
     incomplete.collect()
 }

@@ -211,6 +211,13 @@ impl Session {
         self.processes.reports()
     }
 
+    /// The processes of [`Self::processes`], with those that have begun to record a moment ago: waits
+    /// shortly until their files are read.
+    pub fn present_processes(&self) -> Vec<ProcessReport> {
+        self.processes.await_arrivals();
+        self.processes.reports()
+    }
+
     /// Why this session does not record its own process; `None` if it does. Its markers and samples
     /// are then in the profiles of the other session, and pauses and probes of this session do not
     /// reach it.

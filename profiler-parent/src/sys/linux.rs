@@ -153,8 +153,17 @@ impl ChildHandle {
     }
 
     /// Sends a signal to the process. Fails if the process has ended.
+    #[allow(unsafe_code)]
     pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
-        let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+        let real_time = || {
+            let is_one = (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal);
+            // SAFETY: the C library does not use these numbers for itself.
+            is_one.then(|| unsafe { Signal::from_raw_unchecked(signal) })
+        };
+        let named = Signal::from_named_raw(signal);
+        let signal = named
+            .or_else(real_time)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::pidfd_send_signal(self.get()?, signal)?)
     }
 

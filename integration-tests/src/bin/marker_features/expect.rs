@@ -144,7 +144,7 @@ fn labels() -> Vec<Value> {
             PARENT,
             "Incomplete process",
             "table",
-            "victim: recovered: crashed with signal 9 (SIGKILL)",
+            "victim: recovered: ended by signal 9 (SIGKILL)",
             1,
         ),
         label(

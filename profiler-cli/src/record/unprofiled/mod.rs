@@ -14,6 +14,7 @@ mod elf;
 mod proc;
 mod reason;
 mod sightings;
+mod used_times;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +31,7 @@ use elf::ProgramKind;
 use proc::Stat;
 use reason::Reason;
 use sightings::{Finding, Program, Sightings};
+use used_times::UsedTimes;
 
 const SESSION_VARIABLE: &str = "MULTIPROCESS_PROFILER_SESSION";
 const PRELOAD: &str = "LD_PRELOAD";
@@ -47,18 +49,19 @@ const COST_FACTOR: u32 = 200;
 const MAX_LISTED: usize = 256;
 
 /// Runs `body`, which waits for the program, and looks for processes that do not record meanwhile.
-/// Afterwards the session knows them.
+/// Afterwards the session knows them. Also returns the processor time that was seen of them.
 pub(super) fn watch<T>(
     session: &Session,
     child: u32,
     program: &Path,
     body: impl FnOnce() -> T,
-) -> T {
+) -> (T, Duration) {
     let mut watcher = Watcher {
         session,
         start: now(),
         sightings: Sightings::default(),
         last: BTreeMap::new(),
+        used: UsedTimes::default(),
         listed: 0,
         unlisted: 0,
     };
@@ -74,7 +77,8 @@ pub(super) fn watch<T>(
         result
     });
     watcher.end();
-    result
+    let used = watcher.used.of_listed();
+    (result, used)
 }
 
 /// Why the program that was recorded does not record, if that is known. For the message if there is
@@ -85,12 +89,18 @@ pub(super) fn reason_of(session: &Session, child: &ProfiledChild) -> Option<Stri
     own.find_map(|report| report.unprofiled)
 }
 
+/// Whether a process exists and has not ended.
+pub(super) fn runs(process: ProcessId) -> bool {
+    Stat::of(process.get()).is_some()
+}
+
 struct Watcher<'a> {
     session: &'a Session,
     start: Instant,
     sightings: Sightings,
     /// The processes that the last look has found, with the times when they began.
     last: BTreeMap<u32, u64>,
+    used: UsedTimes,
     listed: usize,
     unlisted: usize,
 }
@@ -130,6 +140,8 @@ impl Watcher<'_> {
                 found.insert(pid, stat);
             }
         }
+        found.retain(|pid, _| !proc::is_witness(*pid));
+        self.used.note(&found);
         self.last = found.iter().map(|(pid, stat)| (*pid, stat.began)).collect();
         for (pid, stat) in found {
             self.see(pid, stat, time);
@@ -206,6 +218,9 @@ impl Watcher<'_> {
             why: reason.to_string(),
         });
         self.listed += usize::from(is_listed);
+        if is_listed {
+            self.used.list(pid.get());
+        }
     }
 
     /// One row for the processes beyond the maxima.

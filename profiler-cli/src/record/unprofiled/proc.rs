@@ -56,6 +56,8 @@ pub(super) struct Stat {
     pub(super) parent: u32,
     /// When it began. Distinguishes the processes that get the same number one after the other.
     pub(super) began: u64,
+    /// The processor time that it has used, in ticks of the system.
+    pub(super) used: u64,
     /// Whether its program has begun with an empty environment.
     has_no_environment: bool,
 }
@@ -64,6 +66,17 @@ impl Stat {
     /// `None` if there is no such process, or it has ended.
     pub(super) fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// A process that began at this time and has used this time.
+    #[cfg(test)]
+    pub(super) const fn test(began: u64, used: u64) -> Self {
+        Self {
+            parent: 1,
+            began,
+            used,
+            has_no_environment: false,
+        }
     }
 
     fn parse(stat: &[u8]) -> Option<Self> {
@@ -82,6 +95,7 @@ impl Stat {
         Some(Self {
             parent: u32::try_from(number(4)?).ok()?,
             began: number(22)?,
+            used: number(14)?.saturating_add(number(15)?),
             // The end is 0 while the program is loaded.
             has_no_environment: environment.is_some_and(|(start, end)| start == end && end != 0),
         })
@@ -96,6 +110,12 @@ pub(super) fn name_of(pid: u32, program: Option<&Path>) -> String {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         String::from_utf8_lossy(&name).trim().to_owned()
     })
+}
+
+/// Whether a process is the witness of a command like this one, which records nothing.
+pub(super) fn is_witness(pid: u32) -> bool {
+    let name = fs::read(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| name.trim_ascii_end() == crate::record::witness::NAME.as_bytes())
 }
 
 /// Why a process that executes `program` does not record, if it does not.
@@ -223,7 +243,7 @@ mod tests {
         };
         let parse = |line: Vec<u8>| Stat::parse(&line);
         let begins = parse(line("R", 0, 0)).unwrap();
-        assert_eq!((begins.parent, begins.began), (5, 99));
+        assert_eq!((begins.parent, begins.began, begins.used), (5, 99, 0));
         assert!(!begins.has_no_environment);
         assert!(parse(line("S", 8, 8)).unwrap().has_no_environment);
         assert!(!parse(line("S", 8, 9)).unwrap().has_no_environment);

@@ -61,7 +61,9 @@ pub enum ProcessEnd {
     Failed,
     /// By a signal that requests its end.
     Stopped,
-    /// By another signal.
+    /// By another signal that is not about an error of its own, such as `SIGKILL`.
+    Killed,
+    /// By a signal about an error of its own.
     Crashed,
     /// Of a panic, or right after one.
     Panicked,
@@ -74,13 +76,14 @@ pub enum ProcessEnd {
 
 impl ProcessEnd {
     /// The number of ways.
-    const COUNT: usize = 7;
+    const COUNT: usize = 8;
 
     /// All ways, each with its name.
     pub const ALL: [(Self, &'static str); Self::COUNT] = [
         (Self::Exited, "exited"),
         (Self::Failed, "failed"),
         (Self::Stopped, "stopped"),
+        (Self::Killed, "killed"),
         (Self::Crashed, "crashed"),
         (Self::Panicked, "panicked"),
         (Self::Executed, "executed"),
@@ -99,17 +102,25 @@ impl ProcessEnd {
         }
     }
 
-    const fn of_verdict(why: &Why) -> Self {
+    fn of_verdict(why: &Why) -> Self {
         match why {
             Why::Exited { status: 0 } => Self::Exited,
             Why::Exited { .. } => Self::Failed,
-            Why::Stopped { .. } => Self::Stopped,
+            Why::Stopped { status } if is_request(status) => Self::Stopped,
+            Why::Stopped { .. } => Self::Killed,
             Why::Crashed { .. } => Self::Crashed,
             Why::Panicked { .. } => Self::Panicked,
             Why::Executed | Why::RecordsItself => Self::Executed,
             _ => Self::Unknown,
         }
     }
+}
+
+/// Whether the words of a signal are those of one that requests an orderly end.
+fn is_request(status: &str) -> bool {
+    ["SIGHUP", "SIGINT", "SIGTERM"]
+        .iter()
+        .any(|name| status.contains(name))
 }
 
 /// What the processes of one name have done.

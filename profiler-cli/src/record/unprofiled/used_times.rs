@@ -1,0 +1,72 @@
+//! The processor time of the processes that are not recorded, as far as it was seen.
+//!
+//! The watcher notes the time of each process at each look, so the time since the last look at a
+//! process is missing. Invariant: what is kept is bounded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::proc::Stat;
+
+/// The most processes whose time is kept.
+const MAX: usize = 4096;
+
+/// The times of processes, by their numbers and the times when they began.
+#[derive(Debug, Default)]
+pub(super) struct UsedTimes {
+    used: BTreeMap<(u32, u64), u64>,
+    /// The numbers of processes that are not recorded.
+    listed: BTreeSet<u32>,
+}
+
+impl UsedTimes {
+    /// Notes what a look has found. Forgets other processes if there are too many, but not those
+    /// that are not recorded.
+    pub(super) fn note(&mut self, found: &BTreeMap<u32, Stat>) {
+        for (pid, stat) in found {
+            self.used.insert((*pid, stat.began), stat.used);
+        }
+        if self.used.len() > MAX {
+            let listed = &self.listed;
+            self.used
+                .retain(|(pid, _), _| listed.contains(pid) || found.contains_key(pid));
+        }
+    }
+
+    /// Notes that a process is not recorded.
+    pub(super) fn list(&mut self, pid: u32) {
+        self.listed.insert(pid);
+    }
+
+    /// The time of the processes that are not recorded. Of several processes with one number, only
+    /// the latest one counts.
+    pub(super) fn of_listed(&self) -> Duration {
+        let mut latest: BTreeMap<u32, u64> = BTreeMap::new();
+        for ((pid, _), used) in &self.used {
+            if self.listed.contains(pid) {
+                latest.insert(*pid, *used);
+            }
+        }
+        let ticks: u64 = latest.into_values().sum();
+        let per_second = rustix::param::clock_ticks_per_second().max(1);
+        Duration::from_millis(ticks.saturating_mul(1000) / per_second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_processes_that_are_not_recorded_is_added_up() {
+        let mut times = UsedTimes::default();
+        let stat = |began: u64, used: u64| Stat::test(began, used);
+        let second = rustix::param::clock_ticks_per_second();
+        times.note(&[(1, stat(5, second)), (2, stat(5, second))].into());
+        times.note(&[(1, stat(5, 2 * second)), (3, stat(6, second))].into());
+        assert_eq!(times.of_listed(), Duration::ZERO);
+        times.list(1);
+        times.list(3);
+        assert_eq!(times.of_listed(), Duration::from_secs(3));
+    }
+}
