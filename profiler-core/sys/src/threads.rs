@@ -16,12 +16,16 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
+use super::address_space::check_address_space;
 use super::descriptor_table::DescriptorTable;
 use super::own_threads::OwnThread;
 
 /// The stack size that a thread of ours has for its own functions.
 /// `integration-tests/tests/large_thread_locals.rs` checks that every thread stays within it.
 const OWN_BYTES: usize = 256 * 1024;
+/// What a new thread maps besides its stack: guard pages, the alternate signal stack of the standard
+/// library, which ends the process if it gets none, and thread-locals of libraries.
+const SPARE_BYTES: usize = 1 << 20;
 /// The stack size of a thread that runs code of the host: the standard library's.
 const HOST_CODE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -38,7 +42,7 @@ pub fn is_quiet_thread() -> bool {
 /// Starts a thread with all signals blocked. The name is cut at 15 bytes by the system.
 ///
 /// # Errors
-/// When the system has no thread left.
+/// When the system has no thread or no memory left.
 pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -65,6 +69,8 @@ fn spawn<T: Send + 'static>(
     // A new thread inherits the mask of its maker, so the signals are blocked before its first
     // instruction; the maker's own mask is restored at once.
     let _masked = SignalsBlocked::new();
+    let stack_bytes = with_libc_part(stack_bytes);
+    check_address_space(stack_bytes.saturating_add(SPARE_BYTES))?;
     let table = DescriptorTable::current();
     let body = move || {
         let _own = OwnThread::enter();
@@ -74,7 +80,7 @@ fn spawn<T: Send + 'static>(
     };
     Builder::new()
         .name(name.to_owned())
-        .stack_size(with_libc_part(stack_bytes))
+        .stack_size(stack_bytes)
         .spawn(body)
 }
 
@@ -121,6 +127,7 @@ pub fn run_quiet<T: Send>(
     stack: usize,
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<std::thread::Result<T>> {
+    check_address_space(stack.saturating_add(SPARE_BYTES))?;
     let table = DescriptorTable::current();
     let body = || {
         let _own = OwnThread::enter();

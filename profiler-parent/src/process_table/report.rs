@@ -96,6 +96,15 @@ impl TrackedProcess {
         }
     }
 
+    /// Bytes that the process was asked to free. A process that has ended frees nothing; its pool
+    /// belongs to the parent.
+    fn owed_bytes(&self) -> u64 {
+        match self.is_over() {
+            true => 0,
+            false => self.figures.map_or(0, |figures| figures.owed()),
+        }
+    }
+
     pub(super) fn report(&self) -> ProcessReport {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
@@ -115,7 +124,7 @@ impl TrackedProcess {
                 .map_or(ByteLimit::new(0), |figures| figures.allowance),
             held_bytes: self.figures.map_or(0, |figures| figures.held),
             true_bytes,
-            owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
+            owed_bytes: self.owed_bytes(),
             excess_bytes: self
                 .accountable(true_bytes)
                 .saturating_sub(self.charge(true_bytes)),
