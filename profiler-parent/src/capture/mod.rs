@@ -514,12 +514,8 @@ impl Drop for Capturing {
 
 /// Whether this process may map the memory that a capture may need.
 fn check_memory() -> Result<(), CaptureError> {
-    let bytes = std::env::var("PROFILER_ROOM")
-        .ok()
-        .and_then(|t| t.parse().ok())
-        .unwrap_or(MEMORY);
-    profiler_sys::check_address_space(bytes).map_err(|source| CaptureError::NoMemory {
-        bytes: bytes as u64,
+    profiler_sys::check_address_space(MEMORY).map_err(|source| CaptureError::NoMemory {
+        bytes: MEMORY as u64,
         source,
     })
 }

@@ -296,3 +296,26 @@ pub(super) fn spec(
         categories,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::session::{DropReason, Drops};
+
+    use super::*;
+
+    #[test]
+    fn a_process_whose_entries_were_all_dropped_has_no_data_that_was_too_old() {
+        let mut dropped = [0; DropReason::COUNT];
+        dropped[DropReason::Full as usize] = 3;
+        let of = |evicted: u64, dropped: Drops| {
+            why_gone(&EntryCounts {
+                evicted,
+                dropped,
+                ..EntryCounts::default()
+            })
+        };
+        assert_eq!(of(0, Drops::default()), None);
+        assert_eq!(of(0, Drops::new(dropped)), Some(Why::AllDropped));
+        assert_eq!(of(1, Drops::new(dropped)), Some(Why::Expired));
+    }
+}

@@ -87,3 +87,33 @@ impl ExpiredSum {
             .saturating_sub(self.all_dropped.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::session::{DropReason, Drops};
+
+    use super::*;
+
+    #[test]
+    fn processes_that_gave_up_no_data_are_counted_apart() {
+        let mut dropped = [0; DropReason::COUNT];
+        dropped[DropReason::Full as usize] = 2;
+        let dropped = EntryCounts {
+            dropped: Drops::new(dropped),
+            ..EntryCounts::default()
+        };
+        let evicted = EntryCounts {
+            evicted: 5,
+            ..EntryCounts::default()
+        };
+        let mut expired = ExpiredProcesses::default();
+        for counts in [dropped, evicted, EntryCounts::default(), evicted] {
+            expired.forget(counts);
+        }
+        let sum = expired.sum();
+        assert_eq!((sum.processes, sum.counts.recorded()), (4, 12));
+        assert_eq!((sum.gave_up.0, sum.gave_up.1.recorded()), (2, 10));
+        assert_eq!((sum.all_dropped.0, sum.all_dropped.1.recorded()), (1, 2));
+        assert_eq!(sum.silent(), 1);
+    }
+}

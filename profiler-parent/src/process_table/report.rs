@@ -131,3 +131,34 @@ impl TrackedProcess {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::ProcessFigures;
+
+    fn owed_in(state: ProcessState) -> u64 {
+        let remains = Remains::Expired(profiler_core::session::EntryCounts::default());
+        let mut process = TrackedProcess::new("p", ProcessId::new(1), state, remains);
+        process.figures = Some(ProcessFigures {
+            allowance: ByteLimit::new(0),
+            charged: 7,
+            held: 7,
+            excess: 0,
+            released: 0,
+            oldest: None,
+            dead: false,
+            awaiting: false,
+            destroying: false,
+            can_be_asked: true,
+        });
+        process.report().owed_bytes
+    }
+
+    #[test]
+    fn a_process_that_has_ended_owes_nothing() {
+        assert_eq!(owed_in(ProcessState::Connected), 7);
+        assert_eq!(owed_in(ProcessState::Exited(None)), 0);
+        assert_eq!(owed_in(ProcessState::Executed), 0);
+    }
+}
