@@ -98,6 +98,8 @@ mod lifetime;
 mod limit;
 mod limit_edges;
 mod limit_idle;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod limited_address_space;
 mod live_captures;
 mod live_flame;
 mod live_page;
@@ -139,3 +141,5 @@ mod small_stacks;
 mod strangers;
 mod time_namespace;
 mod tricks;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod unprofiled_children;

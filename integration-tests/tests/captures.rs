@@ -3,13 +3,22 @@
 //! They check that every capture contains all committed entries, that a child that dies between two
 //! captures is in both, and that the events of a capture name all children.
 
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::{KILLED, Profile};
 use integration_tests::session;
 use profiler_core::ids::ByteLimit;
-use profiler_parent::{CaptureError, CaptureEvent};
+use profiler_core::marker;
+use profiler_core::marker::{MarkerOptions, category};
+use profiler_core::sampler::ModuleDefinition;
+use profiler_core::time::Timestamp;
+use profiler_parent::capture::{CodeNames, Symbols};
+use profiler_parent::{Capture, CaptureError, CaptureEvent};
+use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -117,6 +126,82 @@ fn the_events_of_a_capture_count_the_requests_and_name_every_settled_child() -> 
     pids.sort_unstable();
     assert_eq!(settled, pids);
     Ok(())
+}
+
+/// Symbols that save a capture of their own.
+struct Nested(Option<Capture>, PathBuf, Sender<Result<(), CaptureError>>);
+
+impl Symbols for Nested {
+    fn begin(&mut self, _modules: usize) {
+        let capture = self.0.take().expect("called once");
+        self.2.send(capture.save(&self.1).map(drop)).unwrap();
+    }
+
+    fn resolve(
+        &mut self,
+        _module: &ModuleDefinition,
+        _addresses: &[u64],
+        _found: &mut dyn FnMut(u64, &CodeNames<'_>),
+    ) {
+    }
+}
+
+#[test]
+fn a_capture_inside_the_symbols_of_another_one_is_an_error() -> anyhow::Result<()> {
+    own_process!();
+    let session = session::start(|builder| builder)?;
+    let (sender, inner) = std::sync::mpsc::channel();
+    let nested = Nested(
+        Some(session.session()?.capture()),
+        session.path("inner.json"),
+        sender,
+    );
+    let outer = session.session()?.capture().symbols(nested);
+    outer.save(session.path("outer.json"))?;
+    let refused = inner.recv()?;
+    assert!(
+        matches!(refused, Err(CaptureError::WithinCapture)),
+        "{refused:?}"
+    );
+    session.capture()?; // later captures work
+    Ok(())
+}
+
+#[test]
+fn intervals_that_end_before_they_begin_or_after_the_capture_are_cut() -> anyhow::Result<()> {
+    own_process!();
+    let session = session::start(|builder| builder)?;
+    let now = Timestamp::now();
+    let times = [
+        (now, Timestamp::from_raw(1)),
+        (now, Timestamp::from_raw(u64::MAX)),
+        (Timestamp::from_raw(u64::MAX), now),
+    ];
+    for (start, end) in times {
+        let options = MarkerOptions::interval(start, end);
+        marker!("odd interval", &category::OTHER, options);
+    }
+    for (report, _) in session.capture_both()? {
+        let profile: Value = serde_json::from_reader(std::fs::File::open(&report.path)?)?;
+        let end = latest_time(&profile);
+        // The session has existed for less than a day.
+        anyhow::ensure!(end > 0.0 && end < 86_400_000.0, "{end} ms");
+    }
+    Ok(())
+}
+
+/// The largest number in the columns and rows of a profile that have times of markers.
+fn latest_time(profile: &Value) -> f64 {
+    let threads = profile["threads"].as_array().into_iter().flatten();
+    let of_thread = |thread: &Value| -> Vec<f64> {
+        let markers = &thread["markers"];
+        let ends = markers["endTime"].as_array().into_iter().flatten();
+        let column = markers["schema"]["endTime"].as_u64().unwrap_or(0) as usize;
+        let rows = markers["data"].as_array().into_iter().flatten();
+        let of_rows = rows.filter_map(|row| row[column].as_f64());
+        ends.filter_map(Value::as_f64).chain(of_rows).collect()
+    };
+    threads.flat_map(of_thread).fold(0.0, f64::max)
 }
 
 #[test]

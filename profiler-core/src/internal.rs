@@ -177,6 +177,12 @@ pub mod runtime_site {
     pub use crate::marker::runtime_site::{RuntimeSite, count_without_site, end_span};
 }
 
+pub mod sampler_thread {
+    //! See `sample_types` in the sources: the thread that records samples of others.
+
+    pub use crate::sample_types::SAMPLER_THREAD;
+}
+
 pub mod span_number {
     //! See `marker::span_number` in the sources: the numbers of spans.
 

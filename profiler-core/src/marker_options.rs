@@ -70,7 +70,8 @@ impl MarkerOptions {
         }
     }
 
-    /// From one instant to another.
+    /// From one instant to another. An end before the start counts as the start. In a profile, a time
+    /// after its capture counts as that of the capture.
     pub const fn interval(start: Timestamp, end: Timestamp) -> Self {
         Self {
             timing: MarkerTiming::Interval(start, end),

@@ -39,7 +39,15 @@ pub trait ProfilerMarker: Serialize {
     /// The name of the type, unique in the application; types of all processes are merged by name.
     const TYPE_NAME: &'static str;
 
-    /// How the viewer shows markers of this type. Called once per process and pool.
+    /// Whether the profiler or one of its integrations defines the type, so that its name may be one
+    /// that [`MarkerSchema::check`] refuses. Not for applications.
+    #[doc(hidden)]
+    const IS_OF_PROFILER: bool = false;
+
+    /// How the viewer shows markers of this type. Called when a call site first records one.
+    ///
+    /// A schema that [`MarkerSchema::check`] refuses is replaced by a plain one, which shows all
+    /// fields under their keys, and the profile says so.
     fn schema() -> MarkerSchema;
 }
 
@@ -60,6 +68,7 @@ impl Serialize for Text<'_> {
 
 impl ProfilerMarker for Text<'_> {
     const TYPE_NAME: &'static str = "Text";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::new(

@@ -8,6 +8,10 @@ use crate::timestamp::Timestamp;
 /// Maximum number of frames of one stack. Further outer frames are cut off, which a flag marks.
 pub const MAX_FRAMES: usize = 1024;
 
+/// The name of the thread that records samples of others.
+#[cfg_attr(not(feature = "engine"), allow(dead_code))] // there is no such thread
+pub const SAMPLER_THREAD: &str = "profiler-stacks";
+
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {

@@ -6,7 +6,7 @@
 //! [`crate::marker::schema`].
 //!
 //! Invariants: field keys are those of the payload's struct; a schema that passes
-//! [`MarkerSchema::check`] has a valid name and unique keys.
+//! [`MarkerSchema::check`] has a valid name and unique keys; a schema that does not is not stored.
 
 pub use check::{RESERVED_NAMES, SchemaError};
 pub use color::{CategoryColor, GraphColor};
@@ -15,6 +15,8 @@ pub use format::{FieldFormat, Format, TableColumn};
 mod check;
 mod color;
 mod format;
+#[cfg(feature = "engine")]
+mod plain;
 
 /// Where a viewer shows the markers of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,6 +7,7 @@
 //! a `pid:` of another process.
 
 use crate::ids::ProcessId;
+use crate::params::SessionParams;
 
 /// The filters of a session, as applied to one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,20 @@ impl ThreadFilter {
                 .names
                 .iter()
                 .any(|filter| !filter.is_empty() && name.contains(filter.as_str()))
+    }
+
+    /// Why a filter can select nothing, if so: it is empty, too long, or begins with `pid:` and goes
+    /// on with anything but a number.
+    pub fn why_nonsense(filter: &str) -> Option<&'static str> {
+        if filter.trim().is_empty() {
+            Some("it is empty; leave it out, or use * for all threads")
+        } else if filter.len() > SessionParams::MAX_FILTER_BYTES {
+            Some("it has more than 256 bytes")
+        } else if filter.starts_with("pid:") && pid_of(filter).is_none() {
+            Some("pid: needs the number of a process")
+        } else {
+            None
+        }
     }
 
     /// Whether this process is excluded, regardless of its threads' names.
@@ -93,6 +108,17 @@ mod tests {
         assert!(!filter(&["pid:1", "pid:42"]).excludes_process());
         assert!(!filter(&["pid:1", "main"]).excludes_process());
         assert!(!filter(&[]).excludes_process());
+    }
+
+    #[test]
+    fn a_filter_that_can_select_nothing_is_nonsense() {
+        let long = "x".repeat(257);
+        for filter in ["", " \t", "pid:", "pid:x", "pid:-1", &long] {
+            assert!(ThreadFilter::why_nonsense(filter).is_some(), "{filter:?}");
+        }
+        for filter in ["*", "main", "pid:7", "pid", "a b"] {
+            assert_eq!(ThreadFilter::why_nonsense(filter), None);
+        }
     }
 
     #[test]

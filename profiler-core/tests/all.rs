@@ -66,6 +66,8 @@ mod sampling;
 #[cfg(feature = "enabled")]
 mod sampling_allocations;
 #[cfg(feature = "enabled")]
+mod schemas;
+#[cfg(feature = "enabled")]
 mod support;
 #[cfg(feature = "enabled")]
 mod too_many_groups;

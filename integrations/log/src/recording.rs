@@ -96,6 +96,7 @@ struct RecordWithStack<'a> {
 
 impl ProfilerMarker for RecordWithStack<'_> {
     const TYPE_NAME: &'static str = TYPE_NAME;
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         schema_of(&[])

@@ -18,6 +18,7 @@ pub(crate) struct PanicMarker<'a> {
 
 impl ProfilerMarker for PanicMarker<'_> {
     const TYPE_NAME: &'static str = "Panic";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)

@@ -25,6 +25,7 @@ struct JobMark {
 impl ProfilerMarker for JobMark {
     /// Begins as the types of numbered spans do, so that starts and ends are paired by number.
     const TYPE_NAME: &'static str = "Span rayon job";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         let number = |key, label| MarkerField::new(key, Format::Integer).label(label);
@@ -47,6 +48,7 @@ struct JobsOrigin {
 
 impl ProfilerMarker for JobsOrigin {
     const TYPE_NAME: &'static str = "rayon jobs";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)

@@ -165,7 +165,7 @@ mod tests {
             "http_method_",
         ];
         assert_eq!(keys(&schema), expected);
-        assert_eq!(schema.check(), Ok(()));
+        assert_eq!(schema.check_of_profiler(), Ok(()));
         let label = schema.chart_label.as_deref();
         assert!(label.is_some_and(|label| label.contains("http.method={marker.data.http_method}")));
     }

@@ -106,6 +106,7 @@ struct SpanFlowEnd {
 
 impl ProfilerMarker for SpanFlowEnd {
     const TYPE_NAME: &'static str = "SpanFlow";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)

@@ -21,6 +21,7 @@ pub(crate) struct SpanPoll {
 
 impl ProfilerMarker for SpanPoll {
     const TYPE_NAME: &'static str = "SpanPoll";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
@@ -42,6 +43,7 @@ struct SpanLink {
 
 impl ProfilerMarker for SpanLink {
     const TYPE_NAME: &'static str = "SpanLink";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)

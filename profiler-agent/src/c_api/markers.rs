@@ -24,6 +24,7 @@ struct Numbers<'a> {
 
 impl ProfilerMarker for Numbers<'_> {
     const TYPE_NAME: &'static str = "Numbers";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)

@@ -60,28 +60,31 @@ impl Group {
 
     /// The group of this kind and name, for names that are known only at run time, such as a
     /// tenant's. Takes a lock and may allocate: keep the handle. If there are too many groups
-    /// already, the handle counts nothing.
+    /// already, or if the program's allocator calls it while the same thread registers a group, the
+    /// handle counts nothing.
     pub fn register(kind: GroupKind, name: &str) -> Self {
         Self::register_with(kind, name, &[])
     }
 
     /// Like [`Group::register`], with labels, which belong to the group's identity.
     pub fn register_with(kind: GroupKind, name: &str, labels: &[(&str, &str)]) -> Self {
-        Self::registered_as(Identity::new(kind, name, labels, false))
+        Self::registered_as(false, || Identity::new(kind, name, labels, false))
     }
 
     /// Like [`Group::register`], for a group that is measured only while [`super::Probes::FINE`] is
     /// requested.
     pub fn register_fine(kind: GroupKind, name: &str) -> Self {
-        Self::registered_as(Identity::new(kind, name, &[], true))
+        Self::registered_as(true, || Identity::new(kind, name, &[], true))
     }
 
-    fn registered_as(identity: Identity) -> Self {
-        let is_fine = identity.is_fine;
-        let found = registry::lock().and_then(|mut known| registry::find(&mut known, identity));
+    fn registered_as(is_fine: bool, identity: impl FnOnce() -> Identity) -> Self {
+        // Nothing is allocated before the lock: a call from the program's allocator finds it taken.
+        let found = registry::lock().and_then(|mut known| registry::find(&mut known, identity()));
         if let Some(group) = found.filter(|_| !is_fine && session_state::is_active()) {
-            // Makes the group visible before it is entered.
-            let _ = crate::record::local::with_manager(|manager| group.place(manager, true));
+            // Makes the group visible before it is entered. If other threads hold the lock for
+            // long, its first iteration does that. Never waits: the program's allocator may register
+            // groups while this thread holds the lock.
+            let _ = crate::record::local::with_manager(|manager| group.place(manager, false));
         }
         let group = Self::make(None, "", is_fine);
         let _ = group.registered.set(found);

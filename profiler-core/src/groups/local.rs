@@ -5,8 +5,8 @@
 //! to 4, and the session's number from bit 8 on. A thread that enters a group for the first time in
 //! a session makes its stopwatch (which allocates, once) and finds its own group. Invariants: a
 //! thread's stopwatch belongs to one session; measurements that an ended session has not committed
-//! are discarded; if the thread-local (while the thread ends) or a lock is unavailable, the guard
-//! does nothing and never waits.
+//! are discarded; if the thread-local (while the thread ends, or while an allocator runs that the
+//! stopwatch has called) or a lock is unavailable, the guard does nothing and never waits.
 
 #![allow(unsafe_code)]
 
@@ -38,6 +38,8 @@ thread_local! {
     /// The thread's stopwatch, once it has one. A bare pointer without destructor, so that finding
     /// it costs one instruction.
     static OWN: Cell<*const RefCell<Own>> = const { Cell::new(ptr::null()) };
+    /// Set while the thread makes its stopwatch.
+    static MAKING: Cell<bool> = const { Cell::new(false) };
     /// Set when the thread has given up its stopwatch; it does not make another one.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
@@ -149,15 +151,17 @@ fn with_own<T>(word: u64, body: impl FnOnce(&mut Own) -> T) -> Option<T> {
     Some(body(&mut own))
 }
 
-/// Makes the thread's stopwatch; `None` while the thread ends.
+/// Makes the thread's stopwatch; `None` while the thread ends, and within another such call: making
+/// it allocates, and the allocator may enter groups.
 #[cold]
 fn make_own() -> Option<*const RefCell<Own>> {
-    if HAS_ENDED.get() {
+    if HAS_ENDED.get() || MAKING.replace(true) {
         return None;
     }
     AT_END.arm();
     let own = Box::into_raw(NEW.boxed());
     OWN.set(own);
+    MAKING.set(false);
     Some(own.cast_const())
 }
 

@@ -160,6 +160,10 @@ impl Registered {
     /// of a new session holds the lock for microseconds.
     #[cold]
     pub(super) fn place(&self, manager: &ChunkManager, may_wait: bool) -> Option<u32> {
+        let known = number_in(self.cell.load(Ordering::Acquire), manager.tag());
+        if known.is_some() {
+            return known;
+        }
         let mut state = match may_wait {
             true => manager.lock(),
             false if self.waiting.is_empty() => spin_then_yield(|| manager.try_lock())?,

@@ -6,8 +6,10 @@
 //! Invariants: room for the implied groups is reserved; the functions that entries call, such as
 //! [`of_process`], never wait for the registry's lock.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
@@ -34,8 +36,42 @@ const TRIES: usize = 32;
 /// exist in the child.
 const PATIENCE_MS: u32 = 20;
 
-/// The registry while it is locked.
-pub(super) type Locked = MutexGuard<'static, Option<GroupRegistry>>;
+thread_local! {
+    /// Whether the calling thread has locked the registry. The registry allocates, and the program's
+    /// allocator may register and enter groups.
+    static IS_LOCKED_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The registry while the calling thread has it locked.
+#[derive(Debug)]
+pub(super) struct Locked(MutexGuard<'static, Option<GroupRegistry>>);
+
+impl Locked {
+    fn new(guard: MutexGuard<'static, Option<GroupRegistry>>) -> Self {
+        IS_LOCKED_HERE.set(true);
+        Self(guard)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        IS_LOCKED_HERE.set(false);
+    }
+}
+
+impl Deref for Locked {
+    type Target = Option<GroupRegistry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 /// All groups of the process.
 #[derive(Debug, Default)]
@@ -106,16 +142,20 @@ pub(super) fn place_all(manager: &ChunkManager) {
 }
 
 /// Locks the registry, after preparing the process for forks. `None` in a forked child that cannot
-/// record, and in a forked child whose parent was holding the lock at the fork.
+/// record, in a forked child whose parent was holding the lock at the fork, and if the calling
+/// thread has locked it.
 pub(super) fn lock() -> Option<Locked> {
-    if !cfg!(feature = "enabled") || session_state::is_forked_child() {
+    let is_usable = !session_state::is_forked_child() && !IS_LOCKED_HERE.get();
+    if !cfg!(feature = "enabled") || !is_usable {
         return None;
     }
     session_state::prepare_for_forks();
     if session_state::may_have_lost_locks() {
         return lock_unless_lost();
     }
-    Some(REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(Locked::new(
+        REGISTRY.lock().unwrap_or_else(PoisonError::into_inner),
+    ))
 }
 
 /// Waits for the registry at most [`PATIENCE_MS`] milliseconds. If its lock is lost, later calls do
@@ -137,19 +177,20 @@ fn lock_unless_lost() -> Option<Locked> {
 
 /// Locks the registry; gives up if it stays locked.
 pub(super) fn try_lock() -> Option<Locked> {
-    let tries = if IS_LOST.load(Ordering::Relaxed) {
-        1
-    } else {
-        TRIES
+    let tries = match (IS_LOCKED_HERE.get(), IS_LOST.load(Ordering::Relaxed)) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => TRIES,
     };
-    (0..tries).find_map(|_| match REGISTRY.try_lock() {
+    let found = (0..tries).find_map(|_| match REGISTRY.try_lock() {
         Ok(known) => Some(known),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => {
             std::hint::spin_loop();
             None
         }
-    })
+    });
+    found.map(Locked::new)
 }
 
 /// The group with this identity, registered if it is new; `None` if there are too many.

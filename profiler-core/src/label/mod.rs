@@ -9,7 +9,8 @@
 //! one runs, it costs about 2 ns: a load of the label's number, three stores, and one store to
 //! close. Labels are not recorded; the code that takes a stack reads them (`stack`). The first
 //! label of a thread creates its list of labels, and the first use of a label in a session creates
-//! its definition. Both allocate; neither waits.
+//! its definition. Both allocate; neither waits. A label that the program's allocator opens
+//! meanwhile is not shown.
 //!
 //! A label that is open when a session starts does not appear in it, because labels are not stored
 //! while none runs. A label that is open when a session stops is still closed correctly. A thread
@@ -141,8 +142,9 @@ impl LabelScope {
     #[cold]
     #[inline(never)]
     fn first(label: &'static Label, category: CategoryPair, address: u64) -> u32 {
-        label
-            .define(category)
+        // The definition allocates, and the program's allocator may open the same label.
+        registry::unless_making(|| label.define(category))
+            .flatten()
             .map_or(NONE, |(tag, number)| registry::push(tag, number, address))
     }
 

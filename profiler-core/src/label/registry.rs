@@ -14,6 +14,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicPtr;
 
 use super::NONE;
@@ -36,8 +37,12 @@ static FIRST: AtomicPtr<ThreadLabels> = AtomicPtr::new(ptr::null_mut());
 /// The number of times that a thread took a place.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
+/// See [`set_first_label_hook`].
+static FIRST_LABEL_HOOK: OnceLock<fn(ThreadId, &'static LabelStack)> = OnceLock::new();
+
 thread_local! {
     static OWN: Cell<Option<&'static LabelStack>> = const { Cell::new(None) };
+    /// The thread defines a label or makes its place; set for ever when the thread ends.
     static MAKING: Cell<bool> = const { Cell::new(false) };
     /// The place that contains the stack of `OWN`.
     static PLACE: Cell<Option<&'static ThreadLabels>> = const { Cell::new(None) };
@@ -67,12 +72,25 @@ pub(super) fn push(tag: u64, label: DefinitionId, address: u64) -> u32 {
 #[cold]
 #[inline(never)]
 fn push_first(tag: u64, label: DefinitionId, address: u64) -> u32 {
+    unless_making(take_place).map_or(NONE, |own| own.push(tag, label, address))
+}
+
+/// Runs `make`, which may allocate. `None` without a call if the thread is already within such a
+/// call, because the allocator may open labels, and if the thread is ending.
+pub(super) fn unless_making<T>(make: impl FnOnce() -> T) -> Option<T> {
     if MAKING.replace(true) {
-        return NONE; // making a place allocates, and the allocator may open labels
+        return None;
     }
-    let own = take_place();
+    let made = make();
     MAKING.set(false);
-    own.push(tag, label, address)
+    Some(made)
+}
+
+/// Sets a function that a thread calls when it has opened no label before, with its own label
+/// stack. The first function stays. It must neither wait nor open labels.
+#[cfg_attr(profiler_portable, allow(dead_code))] // no sampler on these systems
+pub(crate) fn set_first_label_hook(hook: fn(ThreadId, &'static LabelStack)) {
+    let _ = FIRST_LABEL_HOOK.set(hook);
 }
 
 /// Closes the calling thread's labels except the `outside` outermost ones.
@@ -119,8 +137,13 @@ fn take_place() -> &'static LabelStack {
         .unwrap_or_else(|| add(tid));
     AT_END.arm();
     PLACE.set(Some(place));
-    TAKEN.fetch_add(1, Ordering::Release);
+    // Sequentially consistent, like the accesses in `LabelFinder::of` and in the hook: a sampler
+    // that arms this thread now finds the place, or the hook finds that the thread is armed.
+    TAKEN.fetch_add(1, Ordering::SeqCst);
     OWN.set(Some(&place.stack));
+    if let Some(tell) = FIRST_LABEL_HOOK.get() {
+        tell(ThreadId::new(tid), &place.stack);
+    }
     &place.stack
 }
 
@@ -187,7 +210,7 @@ impl LabelFinder {
         if let Some(place) = self.known.get(&thread).filter(is_its) {
             return Some(&place.stack);
         }
-        let taken = TAKEN.load(Ordering::Acquire);
+        let taken = TAKEN.load(Ordering::SeqCst);
         if taken == self.seen {
             return None;
         }

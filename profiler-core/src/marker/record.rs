@@ -4,6 +4,8 @@
 //! functions with names made at run time store the name in the entry and find their site (category
 //! and type) in a lock-free table.
 
+use std::any::type_name;
+
 use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
 use super::stack::add_with_stack;
@@ -74,7 +76,7 @@ pub fn add_marker<M: ProfilerMarker>(
     }
     let category = category.into();
     let site = |manager: &ChunkManager| {
-        dynamic_site(manager, category, M::TYPE_NAME, |manager| {
+        dynamic_site(manager, category, type_name::<M>(), |manager| {
             define_type(manager, payload)
         })
     };
@@ -348,9 +350,10 @@ pub(super) fn address_of(local: &u8) -> u64 {
 fn dynamic_site(
     manager: &ChunkManager,
     category: CategoryPair,
-    type_name: &str,
+    type_name: &'static str,
     marker_type: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
 ) -> Result<DefinitionId, DropReason> {
+    // The type's own name, not the one of its schema, which two types may share.
     let key = (
         category.category().name(),
         category.subcategory(),

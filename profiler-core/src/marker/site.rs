@@ -7,12 +7,12 @@ use super::ProfilerMarker;
 use super::payload::field_keys;
 use crate::category::CategoryPair;
 use crate::codec;
-use crate::definition_cell::DefinitionCell;
+use crate::definition_cell::{DefinitionCell, DefinitionTable};
 use crate::entry_counts::DropReason;
 use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::{Definition, SiteDefinition};
-use crate::schema::MarkerSchema;
+use crate::schema::{MarkerSchema, SchemaError};
 
 /// The static behind a macro call. Not for direct use.
 #[derive(Debug)]
@@ -71,21 +71,52 @@ pub(super) fn define_type<M: ProfilerMarker>(
 ) -> Result<DefinitionId, DropReason> {
     let keys = field_keys(payload).map_err(|_| DropReason::Unencodable)?;
     let keys = keys.into_iter().map(str::to_owned).collect();
-    define_schema(manager, &M::schema(), keys)
+    let schema = M::schema();
+    let checked = match M::IS_OF_PROFILER {
+        true => schema.check_of_profiler(),
+        false => schema.check(),
+    };
+    define_checked(manager, &schema, checked, keys)
 }
 
-/// Defines a payload type from its schema and the keys of its fields.
+/// Defines a payload type of an integration from its schema and the keys of its fields.
 pub(super) fn define_schema(
     manager: &ChunkManager,
     schema: &MarkerSchema,
     keys: Vec<String>,
 ) -> Result<DefinitionId, DropReason> {
-    let schema = codec::encode(schema).map_err(|_| DropReason::NoDefinitions)?;
+    define_checked(manager, schema, schema.check_of_profiler(), keys)
+}
+
+/// Defines a payload type. If its schema was refused, defines it with a plain schema and reports
+/// why.
+fn define_checked(
+    manager: &ChunkManager,
+    schema: &MarkerSchema,
+    checked: Result<(), SchemaError>,
+    keys: Vec<String>,
+) -> Result<DefinitionId, DropReason> {
+    let plain = checked.err().map(|error| {
+        report(manager, &schema.name, &error);
+        schema.plain(&keys, &error)
+    });
+    let schema = codec::encode(plain.as_ref().unwrap_or(schema));
+    let schema = schema.map_err(|_| DropReason::NoDefinitions)?;
     let marker_type = Definition::MarkerType { schema, keys };
     manager
         .pool()
         .define(&marker_type)
         .map_err(|_| DropReason::NoDefinitions)
+}
+
+/// Writes a notice about a refused schema, once per pool for each type and reason. If there is no
+/// room for it, the profile reports that definitions are missing.
+fn report(manager: &ChunkManager, name: &str, error: &SchemaError) {
+    static REPORTED: DefinitionTable = DefinitionTable::new();
+    let text = format!("markers of the type {name:?} are shown without their schema: {error}");
+    let _ = REPORTED.get_or_define(manager, &text, || {
+        Ok(Definition::Notice { text: text.clone() })
+    });
 }
 
 /// The type of a marker without payload.

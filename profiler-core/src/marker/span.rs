@@ -42,6 +42,7 @@ impl SpanMark<'_> {
 
 impl ProfilerMarker for SpanMark<'_> {
     const TYPE_NAME: &'static str = "Span";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
@@ -69,6 +70,7 @@ pub struct SpanDetail<'a> {
 
 impl ProfilerMarker for SpanDetail<'_> {
     const TYPE_NAME: &'static str = "SpanDetail";
+    const IS_OF_PROFILER: bool = true;
 
     fn schema() -> MarkerSchema {
         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)

@@ -25,6 +25,7 @@ use crate::sys;
 thread_local! {
     /// From `Arc::into_raw`.
     static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
+    /// The thread makes its recorder, or gives it up.
     static MAKING: Cell<bool> = const { Cell::new(false) };
     /// The thread is ending: it has released its recorder and makes no other.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
@@ -128,7 +129,7 @@ fn new_recorder() -> *const Recorder {
         return ptr::null();
     }
     if MAKING.replace(true) {
-        // Making a recorder allocates, and the allocator records.
+        // Making or freeing a recorder calls the allocator, which records.
         count_in_process_row(DropReason::Reentrant);
         return ptr::null();
     }
@@ -164,6 +165,16 @@ pub(crate) fn leave_thread() {
     }
 }
 
+/// Whether the calling thread is ending, and has released what it had.
+pub(super) fn has_ended() -> bool {
+    HAS_ENDED.get()
+}
+
+/// Whether the calling thread is within an entry, or makes its recorder for one.
+pub(super) fn is_recording() -> bool {
+    MAKING.get() || is_within_entry()
+}
+
 /// Whether the calling thread is within an entry.
 pub(crate) fn is_within_entry() -> bool {
     let recorder = RECORDER.with(Cell::get);
@@ -182,8 +193,12 @@ pub(crate) fn forget_parent() {
 fn give_up_recorder() {
     let own = RECORDER.replace(ptr::null());
     if !own.is_null() {
+        // Freeing it calls the allocator, which may record: no other recorder is made for that, which
+        // would have to be given up, too.
+        let was_making = MAKING.replace(true);
         // SAFETY: from `Arc::into_raw` in `make_recorder`; the pointer to it has just been cleared.
         let_go(unsafe { Arc::from_raw(own) });
+        MAKING.set(was_making);
     }
 }
 

@@ -37,12 +37,20 @@ pub(super) fn forget_parent() {
     RECORDERS.renew(Mutex::new(Vec::new()));
 }
 
-/// The recorders of all threads that have one.
+/// The recorders of all threads that have one. Allocates only while the list is not locked: the
+/// program's allocator may remove the calling thread's recorder.
 pub(super) fn recorders() -> Vec<Arc<Recorder>> {
-    RECORDERS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+    let mut all = Vec::new();
+    loop {
+        let listed = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = listed.len();
+        if count <= all.capacity() {
+            all.extend(listed.iter().cloned());
+            return all;
+        }
+        drop(listed);
+        all.reserve(count);
+    }
 }
 
 /// Takes the chunks away from all threads that are not recording right now.

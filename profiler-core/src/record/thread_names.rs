@@ -1,8 +1,10 @@
 //! The names of threads: those that the program gives, and those that the system and the standard
 //! library know.
 //!
-//! Called by `join`, by `recorder`, and by `thread::register`. Invariant: the standard library is
-//! asked for a name only if the system does not know it, and never inside the program's allocator.
+//! Called by `join`, by `recorder`, and by `thread::register`. Invariants: the standard library is
+//! asked for a name only if the system does not know it, and never inside the program's allocator;
+//! a name is not replaced while it is copied, because the copy allocates and the allocator may name
+//! its thread.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +12,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::OnceLock;
 
-use super::local::{arm_thread_end, is_in_allocator, with_recorder};
+use super::local::{self, arm_thread_end, is_in_allocator, with_recorder};
 use super::session_state;
 use crate::sys;
 
@@ -22,6 +24,17 @@ thread_local! {
     static LIBRARY_KNOWS_THREAD: NeedsDrop = const { NeedsDrop };
     /// The number of times the thread was named.
     static NAMED: Cell<u32> = const { Cell::new(0) };
+    /// The thread is within a function of this file that allocates.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `body`, which may allocate, and says it whether the calling thread was within another such
+/// call: then the program's allocator has made this call.
+fn while_busy<T>(body: impl FnOnce(bool) -> T) -> T {
+    let was_busy = BUSY.replace(true);
+    let result = body(was_busy);
+    BUSY.set(was_busy);
+    result
 }
 
 struct NeedsDrop;
@@ -62,8 +75,9 @@ pub(crate) fn own_name() -> Option<String> {
 }
 
 fn given_name() -> Option<String> {
-    // SAFETY: null, or from `Box::into_raw` in `set_name`, which this thread alone calls.
-    unsafe { NAME.get().as_ref() }.cloned()
+    // SAFETY: null, or from `Box::into_raw` in `set_name`, which this thread alone calls, and not
+    // while the name is copied.
+    while_busy(|_| unsafe { NAME.get().as_ref() }.cloned())
 }
 
 /// The system's name for the thread, or the standard library's if the system keeps only the
@@ -73,10 +87,13 @@ fn given_name() -> Option<String> {
 /// program, the call registers a destructor, which then runs inside `exit`.
 fn unregistered_name() -> Option<String> {
     let of_library = || {
-        LIBRARY_KNOWS_THREAD
-            .try_with(|_| std::thread::current().name().map(str::to_owned))
-            .ok()
-            .flatten()
+        while_busy(|is_in_allocator| {
+            // The library may be making its handle of the thread.
+            let name = |_: &NeedsDrop| std::thread::current().name().map(str::to_owned);
+            let is_asked = !is_in_allocator;
+            let known = is_asked.then(|| LIBRARY_KNOWS_THREAD.try_with(name).ok());
+            known.flatten().flatten()
+        })
     };
     if sys::current_thread_id().get() == u64::from(sys::process_id().get()) {
         return Some("main".to_owned());
@@ -103,12 +120,14 @@ pub(crate) fn times_named() -> u32 {
     NAMED.get()
 }
 
-/// Names the calling thread for this and later sessions.
+/// Names the calling thread for this and later sessions. Does nothing while the thread ends, and if
+/// the program's allocator calls it while the thread's name is copied or set.
 pub(crate) fn name_thread(name: &str) {
-    NAMED.set(NAMED.get().wrapping_add(1));
-    arm_thread_end();
-    set_name(Some(name.to_owned()));
-    if !session_state::is_active() {
+    if local::has_ended() || !while_busy(|is_in_allocator| set_own_name(name, is_in_allocator)) {
+        return;
+    }
+    // Within an entry, the row keeps its name until the thread is named again.
+    if !session_state::is_active() || local::is_recording() {
         return;
     }
     with_recorder(|recorder| {
@@ -120,6 +139,16 @@ pub(crate) fn name_thread(name: &str) {
             }
         });
     });
+}
+
+/// Sets the calling thread's name, unless the allocator asks for it.
+fn set_own_name(name: &str, is_in_allocator: bool) -> bool {
+    if !is_in_allocator {
+        NAMED.set(NAMED.get().wrapping_add(1));
+        arm_thread_end();
+        set_name(Some(name.to_owned()));
+    }
+    !is_in_allocator
 }
 
 /// Replaces the name that the program gave the calling thread.
@@ -136,5 +165,5 @@ fn set_name(name: Option<String>) {
 
 /// Frees the name that the program gave the calling thread, when the thread ends.
 pub(super) fn forget_given_name() {
-    set_name(None);
+    while_busy(|_| set_name(None));
 }

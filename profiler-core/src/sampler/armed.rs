@@ -17,6 +17,7 @@ use super::armed_places::{self, Armed, NO_SAMPLE, take, taken};
 use super::timer_rights;
 use super::trigger::signal_of;
 use crate::ids::ThreadId;
+use crate::label::LabelStack;
 use crate::params::SampleSource;
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -120,16 +121,23 @@ pub(super) fn self_armed() -> impl Iterator<Item = Armed> {
     taken().filter(|armed| armed.is_by_itself())
 }
 
-/// Arms a thread: its first sample is due once it has used `first` of processor time. Called by the
-/// sampler's thread.
+/// Arms a thread: its first sample is due once it has used `first` of processor time. `labels`
+/// returns its label stack. Called by the sampler's thread.
 ///
 /// # Errors
 /// Errors of the system, as for [`super::trigger::Trigger::create`]; [`io::ErrorKind::OutOfMemory`]
 /// if no place is free; [`io::ErrorKind::AlreadyExists`] if the thread arms itself.
-pub(super) fn arm(thread: ThreadId, first: Duration, interval: Duration) -> io::Result<Armed> {
+pub(super) fn arm(
+    thread: ThreadId,
+    (first, interval): (Duration, Duration),
+    labels: impl FnOnce() -> Option<&'static LabelStack>,
+) -> io::Result<Armed> {
     let armed = take().ok_or(io::ErrorKind::OutOfMemory)?;
     armed.prepare(tasks::cpu_ns(thread).unwrap_or(0), false);
     let started = if armed.claim(thread, Armed::is_by_itself) {
+        if let Some(labels) = labels() {
+            armed.thread.set_labels(labels);
+        }
         armed.start(source(), thread, first, interval)
     } else {
         Err(io::ErrorKind::AlreadyExists.into())
@@ -210,7 +218,7 @@ mod tests {
     fn a_word_names_a_thread_until_its_place_is_released() {
         let hour = Duration::from_secs(3600);
         let own = sys::current_thread_id();
-        let armed = arm(own, hour, hour).unwrap();
+        let armed = arm(own, (hour, hour), || None).unwrap();
         assert_eq!(armed.tid(), own);
         let place = of_word(armed.word).unwrap().unwrap();
         assert!(ptr::eq(place, armed.thread) && place.enter(armed.word));
@@ -228,10 +236,10 @@ mod tests {
         let by_itself = take().unwrap();
         by_itself.prepare(0, true);
         assert!(by_itself.claim(own, |_| true));
-        let refused = arm(own, hour, hour).unwrap_err();
+        let refused = arm(own, (hour, hour), || None).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         by_itself.release();
-        let armed = arm(own, hour, hour).unwrap();
+        let armed = arm(own, (hour, hour), || None).unwrap();
         let late = take().unwrap();
         late.prepare(0, true);
         assert!(!late.claim(own, |_| true), "it sees the sampler's thread");
@@ -243,7 +251,9 @@ mod tests {
     fn a_thousand_threads_have_places_of_their_own() {
         let hour = Duration::from_secs(3600);
         let own = sys::current_thread_id();
-        let all: Vec<_> = (0..1000).map_while(|_| arm(own, hour, hour).ok()).collect();
+        let all: Vec<_> = (0..1000)
+            .map_while(|_| arm(own, (hour, hour), || None).ok())
+            .collect();
         let mut words: Vec<_> = all.iter().map(|armed| armed.word).collect();
         words.sort_unstable();
         words.dedup();

@@ -193,9 +193,10 @@ impl ArmedThread {
         unsafe { self.labels.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Sets the labels of a thread that did not arm itself. Called by the sampler's thread.
-    pub(super) fn set_labels(&self, labels: Option<&'static LabelStack>) {
-        let labels = labels.map_or(ptr::null_mut(), |labels| ptr::from_ref(labels).cast_mut());
+    /// Sets the labels of a thread that did not arm itself. Called by the sampler's thread, and by
+    /// the thread itself.
+    pub(super) fn set_labels(&self, labels: &'static LabelStack) {
+        let labels = ptr::from_ref(labels).cast_mut();
         self.labels.store(labels, Ordering::Release);
     }
 
@@ -394,6 +395,18 @@ pub(super) fn forget_parent() {
     let all = (0..BLOCKS).map_while(block).flatten();
     all.for_each(ArmedThread::forget_parent);
     FIRST_FREE.store(0, Ordering::Relaxed);
+}
+
+/// Passes the labels of the calling thread to its signal handler. Called when the thread opens its
+/// first label, so that its next sample shows the label.
+///
+/// A thread that the sampler arms meanwhile has its number in its place before the sampler looks
+/// for its labels ([`Armed::claim`]), and the labels can be found before this call. So one of the
+/// two finds the other.
+pub(super) fn set_own_labels(thread: ThreadId, labels: &'static LabelStack) {
+    taken()
+        .filter(|armed| armed.tid() == thread)
+        .for_each(|armed| armed.thread.set_labels(labels));
 }
 
 /// All taken places.

@@ -197,7 +197,10 @@ impl Arming {
         }
         for target in targets.iter_mut() {
             if let Some(armed) = target.armed {
-                armed.thread.set_labels(recorder.labels_of(target.tid));
+                // A thread without labels may just be setting its own.
+                if let Some(labels) = recorder.labels_of(target.tid) {
+                    armed.thread.set_labels(labels);
+                }
             }
         }
     }
@@ -252,7 +255,8 @@ impl Arming {
         }
         self.random = next_random(self.random);
         let first = random_part(self.interval, self.random);
-        match armed::arm(target.tid, first, self.interval) {
+        let labels = || recorder.labels_of(target.tid);
+        match armed::arm(target.tid, (first, self.interval), labels) {
             Ok(armed) => {
                 target.armed = Some(armed);
                 armed.thread.set_bounds(target.bounds);

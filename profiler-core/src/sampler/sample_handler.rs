@@ -12,7 +12,9 @@
 //! time is in the thread's next sample.
 //!
 //! The handler calls the system to read the thread's clock, to check each page of the stack and,
-//! rarely, to wake the sampler's thread.
+//! rarely, to wake the sampler's thread. It takes no sample if little is left of the stack on which it
+//! runs. The room for the frame that the system puts there is ensured before: see
+//! [`crate::sys::native::alternate_stack`] and [`crate::sys::native::held_back`].
 
 #![allow(unsafe_code)]
 
@@ -24,10 +26,11 @@ use std::time::Duration;
 use super::armed;
 use super::armed_places::{self, ArmedThread};
 use super::slots::SlotStates;
-use super::stack_copy::{Seen, StackCopy};
+use super::stack_copy::{Bounds, Seen, StackCopy};
 use crate::params::SampleSource;
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU32, Ordering};
+use crate::sys::native::machine::left_of_alternate_stack;
 use crate::sys::native::{signal, tasks, trap, wake};
 use crate::time::Timestamp;
 use profiler_sys::Renewable;
@@ -37,6 +40,9 @@ const MAX_SLOTS: usize = 256;
 /// The number of slots per processor, up to [`MAX_SLOTS`]: enough for the samples of 128 ms at an
 /// interval of 1 ms.
 const SLOTS_PER_CPU: usize = 128;
+
+/// The bytes of a stack that the rest of the handler uses.
+const HANDLER_BYTES: u64 = 512;
 
 /// A slot's contents besides its copy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -225,9 +231,29 @@ unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
         return true;
     }
     // SAFETY: the caller's promise; between `enter` and `leave` the place is this thread's.
-    unsafe { take_sample(thread, states, (word, begin), context) };
+    if unsafe { has_room(context, thread.bounds()) } {
+        // SAFETY: as above.
+        unsafe { take_sample(thread, states, (word, begin), context) };
+    }
     thread.leave();
     true
+}
+
+/// Whether enough is left of the stack on which the handler runs, as far as known. If not, the
+/// processor time is in the thread's next sample.
+///
+/// # Safety
+/// As for [`answer`].
+#[inline(always)]
+unsafe fn has_room(context: *const libc::ucontext_t, bounds: Bounds) -> bool {
+    let place = 0_u8;
+    let here = std::ptr::from_ref(&place).addr() as u64;
+    // SAFETY: the caller's promise.
+    let left = match unsafe { left_of_alternate_stack(context, here) } {
+        None if bounds.lowest <= here && here < bounds.end => Some(here - bounds.lowest),
+        left => left,
+    };
+    left.is_none_or(|left| left >= HANDLER_BYTES)
 }
 
 /// Fills and publishes a slot, if one is free. The handler of `word` began at `begin`.

@@ -324,11 +324,11 @@ impl SampleRecorder {
         }
     }
 
-    /// Records once that there are threads with too small an alternate stack.
+    /// Records once that there are threads with too small a stack for a signal.
     pub(super) fn record_small_stack(&mut self) {
         self.notices.record(Notice::SmallStack, || {
             let least = alternate_stack::least();
-            format!("threads with an alternate signal stack of less than {least} bytes are not asked for stacks")
+            format!("threads with an alternate signal stack of less than {least} bytes, or with a small stack and no alternate one, are not asked for stacks")
         });
     }
 

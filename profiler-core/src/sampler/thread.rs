@@ -32,9 +32,12 @@ use super::schedule::now;
 use super::source;
 use super::targets::{RemovedTarget, Targets};
 use crate::entry::periodic::OverheadEntry;
+use crate::label::registry;
 use crate::params::{Features, SampleSource};
 use crate::record::{active_session, join, session_state};
+use crate::sample_types::SAMPLER_THREAD;
 use crate::sync::fixed::Ordering;
+use crate::sys::native::held_back::HeldBack;
 use crate::sys::native::{perf_event, tasks, timer};
 use crate::time::{Anchor, Timestamp};
 
@@ -47,7 +50,7 @@ pub(super) fn run(
         let _last = Ending(Arc::clone(&shared));
         SamplerThread::new(shared, config).run();
     };
-    profiler_sys::spawn_quiet("profiler-stacks", body).ok()
+    profiler_sys::spawn_quiet(SAMPLER_THREAD, body).ok()
 }
 
 /// Reports the end of the sampler, also after a panic, so that no thread continues to wait for it.
@@ -77,6 +80,7 @@ struct SamplerThread {
     begun: Instant,
     is_paused: bool,
     activity: ProgramActivity,
+    held_back: HeldBack,
 }
 
 /// Deletes all triggers, also after a panic.
@@ -113,10 +117,13 @@ impl SamplerThread {
             recorder.refresh();
         }
         let collects = walks && source != SampleSource::Signal;
+        let mut held_back = HeldBack::default();
         if walks && is_periodic(features) {
+            held_back.look_if_due(now());
             // Without our handler, no thread has a trigger: see `Arming::must_stop`.
             let _ = sample_handler::install();
             join::set_join_hook(armed::arm_own);
+            registry::set_first_label_hook(armed_places::set_own_labels);
         }
         let sampler = Self {
             shared: Arc::clone(&shared),
@@ -133,6 +140,7 @@ impl SamplerThread {
             begun: now(),
             is_paused: true,
             activity: ProgramActivity::new(),
+            held_back,
         };
         shared.is_ready();
         sampler
@@ -227,6 +235,7 @@ impl SamplerThread {
         let has_run = self.activity.has_run(&clocks) || is_waited_for;
         self.looking.quiet.begin_pass(has_run, at);
         if has_run && self.features.contains(Features::STACK_WALK) {
+            self.held_back.look_if_due(now());
             self.recorder.refresh_if_due();
         }
         if self.arming.must_stop() {

@@ -1,7 +1,7 @@
 //! Rules that a marker schema must keep before it is stored.
 //!
-//! Called by the recording API when a marker type is registered. Viewers would show a schema that
-//! breaks a rule wrongly or not at all.
+//! Called by the recording API when a call site first records markers of a type. Viewers would show
+//! a schema that breaks a rule wrongly or not at all, so the recording replaces it by a plain one.
 
 use std::collections::HashSet;
 use std::{error, fmt};
@@ -26,13 +26,43 @@ pub const RESERVED_NAMES: [&str; 14] = [
     "PreferenceRead",
 ];
 
+/// Names of types that the profiler and its integrations use themselves. Types of one name are merged
+/// in a profile, so a type of an application with such a name would take the fields from the markers
+/// of the profiler, or lose its own.
+const OWN_NAMES: [&str; 21] = [
+    "HistogramBytes",
+    "HistogramTime",
+    "HistogramValue",
+    "IncompleteProcess",
+    "Level",
+    "LogRecord",
+    "MemoryLevel",
+    "NoPayloadUserData",
+    "Numbers",
+    "Panic",
+    "ProfilerLosses",
+    "SlowRun",
+    "Span",
+    "SpanDetail",
+    "SpanFlow",
+    "SpanLink",
+    "SpanPoll",
+    "Text",
+    "TokioLongPoll",
+    "TokioPoll",
+    "rayon jobs",
+];
+/// Beginnings of such names.
+const OWN_PREFIXES: [&str; 2] = ["Span ", "LogRecord "];
+
 /// The reason why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
     /// The type has no name.
     NoName,
-    /// The name has another meaning for viewers; see [`RESERVED_NAMES`].
+    /// The name has another meaning: for viewers (see [`RESERVED_NAMES`]), or because the profiler or
+    /// one of its integrations has a type of this name.
     ReservedName(String),
     /// Two rows have the same key.
     DuplicateKey(String),
@@ -49,7 +79,7 @@ impl fmt::Display for SchemaError {
         match self {
             Self::NoName => f.write_str("a marker type needs a name"),
             Self::ReservedName(name) => {
-                write!(f, "the marker type name {name:?} is reserved by viewers")
+                write!(f, "the marker type name {name:?} is reserved")
             }
             Self::DuplicateKey(key) => write!(f, "the field key {key:?} is used twice"),
             Self::ReservedKey(key) => write!(f, "a field must not be called {key:?}"),
@@ -60,17 +90,34 @@ impl fmt::Display for SchemaError {
 
 impl error::Error for SchemaError {}
 
+/// Whether all names that begin as this one does are those of the profiler's own types.
+pub(super) fn has_own_prefix(name: &str) -> bool {
+    OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 impl MarkerSchema {
     /// Whether the schema can be used for a marker type of an application.
     ///
     /// # Errors
     /// The first rule that it breaks.
     pub fn check(&self) -> Result<(), SchemaError> {
+        let name = self.name.as_str();
+        let is_own = OWN_NAMES.contains(&name) || has_own_prefix(name);
+        if is_own || RESERVED_NAMES.contains(&name) {
+            return Err(SchemaError::ReservedName(self.name.clone()));
+        }
+        self.check_of_profiler()
+    }
+
+    /// Whether the schema can be used for a marker type of the profiler or of an integration, which
+    /// may have any name.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    #[doc(hidden)]
+    pub fn check_of_profiler(&self) -> Result<(), SchemaError> {
         if self.name.is_empty() {
             return Err(SchemaError::NoName);
-        }
-        if RESERVED_NAMES.contains(&self.name.as_str()) {
-            return Err(SchemaError::ReservedName(self.name.clone()));
         }
         self.check_keys()
     }

@@ -61,6 +61,16 @@ fn names_that_viewers_treat_specially_are_refused() {
 }
 
 #[test]
+fn names_of_the_profilers_own_types_are_refused() {
+    for name in ["Span", "Span of a library", "SlowRun", "LogRecord 12"] {
+        let schema = MarkerSchema::in_chart_and_table(name);
+        let refused = SchemaError::ReservedName(name.to_owned());
+        assert_eq!(schema.check(), Err(refused));
+        assert_eq!(schema.check_of_profiler(), Ok(()));
+    }
+}
+
+#[test]
 fn keys_are_unique_and_not_the_profilers_own() {
     let twice = full().key_format("url", Format::Integer);
     assert_eq!(twice.check(), Err(SchemaError::DuplicateKey("url".into())));

@@ -29,6 +29,7 @@ mod imp;
 #[path = "portable.rs"]
 mod imp;
 
+mod address_space;
 mod descriptor;
 mod descriptor_table;
 mod file_identity;
@@ -45,6 +46,7 @@ mod renewable;
 mod secret;
 mod threads;
 
+pub use address_space::check_address_space;
 pub use descriptor::{
     DescriptorLost, OwnDescriptor, OwnFile, above_streams, open_file, read_file, read_text,
 };

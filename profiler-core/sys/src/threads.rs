@@ -20,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::address_space::check_address_space;
 use super::descriptor_table::DescriptorTable;
 use super::native_thread::NativeThread;
 use super::own_threads::OwnThread;
@@ -29,6 +30,8 @@ use super::own_threads::OwnThread;
 const OWN_BYTES: usize = 256 * 1024;
 /// The longest name of a thread on Linux.
 const MAX_NAME_BYTES: usize = 15;
+/// What a new thread maps besides its stack: guard pages, and thread-locals of libraries.
+const SPARE_BYTES: usize = 1 << 20;
 /// The stack size of a thread that runs code of the host: the standard library's.
 const HOST_CODE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -45,7 +48,7 @@ pub fn is_quiet_thread() -> bool {
 /// Starts a thread with all signals blocked. The name is cut at 15 bytes by the system.
 ///
 /// # Errors
-/// When the system has no thread left.
+/// When the system has no thread or no memory left.
 pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -77,7 +80,9 @@ fn spawn<T: Send + 'static>(
         *of_thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
     });
     let _masked = SignalsBlocked::new();
-    let native = NativeThread::start(with_libc_part(stack_bytes), body)?;
+    let stack_bytes = with_libc_part(stack_bytes);
+    check_address_space(stack_bytes.saturating_add(SPARE_BYTES))?;
+    let native = NativeThread::start(stack_bytes, body)?;
     Ok(QuietThread { native, result })
 }
 
@@ -190,6 +195,7 @@ pub fn run_quiet<T: Send>(
     stack: usize,
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<std::thread::Result<T>> {
+    check_address_space(stack.saturating_add(SPARE_BYTES))?;
     let mut result = None;
     let quiet = quiet(name, body);
     let body: Box<dyn FnOnce() + Send + '_> = Box::new(|| result = Some(quiet()));

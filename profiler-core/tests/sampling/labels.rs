@@ -81,6 +81,49 @@ fn a_label_is_between_the_function_that_opened_it_and_its_callee() {
     });
 }
 
+#[inline(never)]
+fn inside_its_first_label(stop: &AtomicBool) -> u64 {
+    std::hint::black_box(innermost(stop)) + 2
+}
+
+#[inline(never)]
+fn opens_its_first_label(stop: &AtomicBool) -> u64 {
+    let _label = label!("the first");
+    std::hint::black_box(inside_its_first_label(stop)) + 1
+}
+
+#[test]
+fn the_first_sample_inside_a_threads_first_label_shows_it() {
+    own_process!();
+    let _session = Session::start(&[]);
+    let label = Seen::Label("the first".to_owned());
+    // The function has a few dozen bytes, and its neighbours are larger.
+    let start = inside_its_first_label as *const () as u64;
+    let is_inside =
+        |seen: &Seen| matches!(seen, Seen::Code(at) if (start..start + 32).contains(at));
+    for _ in 0..5 {
+        let has_trigger = AtomicBool::new(false);
+        let work = |stop: &AtomicBool| {
+            innermost(&has_trigger); // sampled, and without a label
+            opens_its_first_label(stop)
+        };
+        beside("first label", work, |tid| {
+            let samples = || samples_of(tid.get()).into_iter();
+            until(|| samples().any(|frames| frames.len() > 2).then_some(()));
+            has_trigger.store(true, Ordering::Relaxed);
+            let inside = until(|| {
+                let inside = samples().filter(|frames| frames.iter().any(is_inside));
+                let inside: Vec<_> = inside.collect();
+                (inside.len() >= 3).then_some(inside)
+            });
+            assert!(
+                inside.iter().all(|frames| frames.contains(&label)),
+                "{inside:?}"
+            );
+        });
+    }
+}
+
 #[test]
 fn without_stack_walking_samples_have_only_labels() {
     own_process!();

@@ -27,6 +27,7 @@ pub(crate) mod processed_capture;
 pub(crate) mod recover;
 pub(crate) mod series;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,6 +53,14 @@ use profiler_symbols::SymbolStore;
 use profiler_symbols::stack::{SymbolStackError, on_symbol_stack};
 use series::CaptureSeries;
 
+/// The address space that a capture may need, without the debug information of modules.
+const MEMORY: usize = 96 << 20;
+
+thread_local! {
+    /// The thread writes a profile, and calls the symbols of the capture.
+    static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The largest number of events that wait for the receiver; further events are dropped.
 const EVENTS: usize = 1024;
 
@@ -59,15 +68,18 @@ const EVENTS: usize = 1024;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CaptureEvent {
-    /// The number of children that were asked for their parts.
+    /// The number of children that were asked for their parts. Only in the Gecko format.
     Asked(usize),
-    /// A child reports its progress.
+    /// Progress with the data of a process. In the Gecko format, a child reports it when it is asked,
+    /// usually several times. In the processed format and in a recovery, this process begins to
+    /// read the memory of the process: one event for each process, this one included.
     Progress {
-        /// The child.
+        /// The process.
         pid: ProcessId,
-        /// From 0 to 1.
+        /// From 0 to 1: in the Gecko format, the part of the process's own work that is done;
+        /// otherwise, the part of all processes that are done.
         proportion: f64,
-        /// The part of the profile that it is writing.
+        /// What is being done.
         location: String,
     },
     /// The outcome of a process is final: its part is in the file, or is missing.
@@ -154,6 +166,20 @@ pub enum CaptureError {
     /// it, because its stack may be too small.
     #[error("cannot start a thread to write the profile: {0}")]
     NoThread(#[source] std::io::Error),
+    /// This process may not map as much memory as a capture may need. A capture that has begun and
+    /// then gets no memory would end the process.
+    #[error(
+        "a capture may need {bytes} bytes of memory, which this process may not have: {source}"
+    )]
+    NoMemory {
+        /// The bytes.
+        bytes: u64,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The capture was begun by the [`Symbols`] of another one, which would wait for it.
+    #[error("a capture cannot be saved by the symbols of another capture")]
+    WithinCapture,
     /// This process's own part could not be written.
     #[error("cannot write this process's own part: {0}")]
     OwnPart(String),
@@ -401,6 +427,10 @@ impl Capture {
     /// # Panics
     /// If the [`Symbols`] that were given to [`Self::symbols`] panic.
     pub fn save(self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
+        if IS_CAPTURING.get() {
+            return Err(CaptureError::WithinCapture);
+        }
+        check_memory()?;
         let path = path.as_ref();
         match on_symbol_stack(|| self.save_here(path)) {
             Ok(saved) => saved,
@@ -412,6 +442,7 @@ impl Capture {
     /// Writes the profile on the current thread. Needs more stack than a thread of the host may
     /// have.
     fn save_here(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
+        let _capturing = Capturing::begin();
         let turn = self
             .sources
             .turn
@@ -463,6 +494,30 @@ impl Capture {
             unread_programs: self.sources.processes.missed_arrivals(),
         })
     }
+}
+
+/// Marks the calling thread as one that captures.
+struct Capturing;
+
+impl Capturing {
+    fn begin() -> Self {
+        IS_CAPTURING.set(true);
+        Self
+    }
+}
+
+impl Drop for Capturing {
+    fn drop(&mut self) {
+        IS_CAPTURING.set(false);
+    }
+}
+
+/// Whether this process may map the memory that a capture may need.
+fn check_memory() -> Result<(), CaptureError> {
+    profiler_sys::check_address_space(MEMORY).map_err(|source| CaptureError::NoMemory {
+        bytes: MEMORY as u64,
+        source,
+    })
 }
 
 fn lock_series(series: &Mutex<CaptureSeries>) -> MutexGuard<'_, CaptureSeries> {

@@ -117,11 +117,10 @@ impl Participant {
     /// Its row in the report when the profile contains nothing of it.
     pub(super) fn missing(&self) -> CapturedProcess {
         let (counts, why) = match &self.remains {
-            Remains::Expired(counts) if counts.recorded() > 0 => (*counts, Why::Expired),
-            Remains::Expired(counts) => (
-                *counts,
-                why_untouched(self.unable.clone().unwrap_or(Why::Gone)),
-            ),
+            Remains::Expired(counts) => {
+                let untouched = || why_untouched(self.unable.clone().unwrap_or(Why::Gone));
+                (*counts, why_gone(counts).unwrap_or_else(untouched))
+            }
             Remains::Unprofiled(why) => (
                 EntryCounts::default(),
                 Why::Unprofiled {
@@ -197,14 +196,20 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
 /// programs that ended before they were recorded, and a row for all others.
 pub(super) fn expired(processes: &ProcessTable) -> Vec<CapturedProcess> {
     let expired = processes.expired();
-    let row = |count: u64, counts, why| {
+    let row = |(count, counts): (u64, EntryCounts), why| {
         (count > 0).then(|| unlisted(format!("{count} earlier processes"), counts, why))
     };
-    let others = row(expired.processes, expired.counts, Why::Expired);
+    let none = EntryCounts::default();
+    let others = row(expired.gave_up, Why::Expired);
+    let dropped = row(expired.all_dropped, Why::AllDropped);
+    let silent = row((expired.silent(), none), Why::RecordedNothing);
     let message = "each for its own reason".to_owned();
     let unprofiled = Why::Unprofiled { message };
-    let unprofiled = row(expired.unprofiled, EntryCounts::default(), unprofiled);
-    others.into_iter().chain(unprofiled).collect()
+    let unprofiled = row((expired.unprofiled, none), unprofiled);
+    [others, dropped, silent, unprofiled]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
@@ -225,6 +230,16 @@ fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
 /// capture that follows the closing of a child's pipe reports how the child died.
 pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = PoolId>) {
     processes.await_news(keys, DEATH_NEWS.into());
+}
+
+/// Why the data of a process with these final counts is gone; `None` if it has recorded nothing.
+fn why_gone(counts: &EntryCounts) -> Option<Why> {
+    let dropped = counts.dropped.total();
+    match counts.recorded() {
+        0 => None,
+        recorded if recorded == dropped => Some(Why::AllDropped),
+        _ => Some(Why::Expired),
+    }
 }
 
 /// The reason to report for a process without data: [`Why::RecordedNothing`] if its end was
@@ -279,5 +294,28 @@ pub(super) fn spec(
         later,
         since,
         categories,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::session::{DropReason, Drops};
+
+    use super::*;
+
+    #[test]
+    fn a_process_whose_entries_were_all_dropped_has_no_data_that_was_too_old() {
+        let mut dropped = [0; DropReason::COUNT];
+        dropped[DropReason::Full as usize] = 3;
+        let of = |evicted: u64, dropped: Drops| {
+            why_gone(&EntryCounts {
+                evicted,
+                dropped,
+                ..EntryCounts::default()
+            })
+        };
+        assert_eq!(of(0, Drops::default()), None);
+        assert_eq!(of(0, Drops::new(dropped)), Some(Why::AllDropped));
+        assert_eq!(of(1, Drops::new(dropped)), Some(Why::Expired));
     }
 }

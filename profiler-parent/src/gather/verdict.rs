@@ -79,6 +79,9 @@ pub enum Why {
     NeverConnected,
     /// All of its data was older than what the memory limit or the duration window keeps.
     Expired,
+    /// All that it recorded was dropped at once, for example because there was no room for it. The
+    /// counts of the process have the reasons.
+    AllDropped,
     /// It exited without having recorded anything.
     RecordedNothing,
     /// It runs without profiling.
@@ -250,6 +253,7 @@ impl fmt::Display for Why {
             Self::Running => f.write_str("still running"),
             Self::NeverConnected => f.write_str("never connected"),
             Self::RecordedNothing => f.write_str("it recorded nothing"),
+            Self::AllDropped => f.write_str("all that it recorded was dropped"),
             Self::Expired => f.write_str("all its data was older than what the session keeps"),
             Self::Unprofiled { message } => write!(f, "not profiled: {message}"),
             Self::RecordedElsewhere { session } => {

@@ -259,7 +259,8 @@ impl Taking<'_, '_> {
             (Timing::Instant(_), Role::Detail) => self.detail(marker),
             (Timing::Instant(at), _) => self.finished(marker, thread, (at, at), Shape::Instant),
             (Timing::Interval(start, end), _) => {
-                self.finished(marker, thread, (start, end), Shape::Interval)
+                // The program chooses both times.
+                self.finished(marker, thread, (start, end.max(start)), Shape::Interval)
             }
             (Timing::Start(at), _) => self.start(marker, thread, at),
             (Timing::End(at), Role::Span) => {

@@ -96,6 +96,15 @@ impl TrackedProcess {
         }
     }
 
+    /// Bytes that the process was asked to free. A process that has ended frees nothing; its pool
+    /// belongs to the parent.
+    fn owed_bytes(&self) -> u64 {
+        match self.is_over() {
+            true => 0,
+            false => self.figures.map_or(0, |figures| figures.owed()),
+        }
+    }
+
     pub(super) fn report(&self) -> ProcessReport {
         let true_bytes = self.true_bytes(); // read once, because it changes
         let unprofiled = match &self.remains {
@@ -115,10 +124,41 @@ impl TrackedProcess {
                 .map_or(ByteLimit::new(0), |figures| figures.allowance),
             held_bytes: self.figures.map_or(0, |figures| figures.held),
             true_bytes,
-            owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
+            owed_bytes: self.owed_bytes(),
             excess_bytes: self
                 .accountable(true_bytes)
                 .saturating_sub(self.charge(true_bytes)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::ProcessFigures;
+
+    fn owed_in(state: ProcessState) -> u64 {
+        let remains = Remains::Expired(profiler_core::session::EntryCounts::default());
+        let mut process = TrackedProcess::new("p", ProcessId::new(1), state, remains);
+        process.figures = Some(ProcessFigures {
+            allowance: ByteLimit::new(0),
+            charged: 7,
+            held: 7,
+            excess: 0,
+            released: 0,
+            oldest: None,
+            dead: false,
+            awaiting: false,
+            destroying: false,
+            can_be_asked: true,
+        });
+        process.report().owed_bytes
+    }
+
+    #[test]
+    fn a_process_that_has_ended_owes_nothing() {
+        assert_eq!(owed_in(ProcessState::Connected), 7);
+        assert_eq!(owed_in(ProcessState::Exited(None)), 0);
+        assert_eq!(owed_in(ProcessState::Executed), 0);
     }
 }

@@ -32,6 +32,7 @@ impl ProcessTable {
             processes,
             unprofiled,
             counts,
+            ..
         } = self.expired();
         let mut summary = SessionSummary {
             ended: processes,

@@ -117,7 +117,7 @@ impl MarkerColumns {
         strings: &mut ProfileStrings,
     ) {
         let row = sites.resolve(marker, strings);
-        let times = MarkerTimes::of(marker.timing, |at| process.ns(at));
+        let times = MarkerTimes::of(marker.timing, |at| process.marker_ns(at));
         self.head(row.name, times, row.category);
         if !row.has_payload() && stack.is_none() {
             return self.data.null();

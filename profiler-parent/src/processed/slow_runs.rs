@@ -34,7 +34,9 @@ fn named(name: &str, process: &SortedProcess) -> Option<Place> {
     let threads = process.snapshot.threads.iter().zip(&process.threads);
     threads
         .enumerate()
-        .filter(|(_, (info, sorted))| info.name == name && (info.is_main || !sorted.is_servant()))
+        .filter(|(_, (info, sorted))| {
+            info.name == name && (info.is_main || !sorted.is_servant(&info.name))
+        })
         .max_by_key(|(place, (_, sorted))| (sorted.cpu_ns, std::cmp::Reverse(*place)))
         .map(|(place, _)| place)
 }

@@ -6,6 +6,7 @@
 use std::io;
 
 use profiler_core::internal::entry::sample::SampleEntry;
+use profiler_core::internal::sampler_thread::SAMPLER_THREAD;
 use profiler_core::time::Timestamp;
 use profiler_gecko::model::Delivery;
 
@@ -49,9 +50,10 @@ pub(super) struct SortedThread {
 }
 
 impl SortedThread {
-    /// Whether the thread has recorded entries for other threads only, and has no rows itself.
-    pub(super) const fn is_servant(&self) -> bool {
-        self.delivery.delivered > 0
+    /// Whether the thread, which has this name, has recorded entries for other threads only, and has
+    /// no rows itself. The sampler's thread may have lost all entries.
+    pub(super) fn is_servant(&self, name: &str) -> bool {
+        (self.delivery.delivered > 0 || name == SAMPLER_THREAD)
             && self.samples.is_empty()
             && self.allocations.is_empty()
             && self.markers == 0

@@ -9,6 +9,7 @@ use profiler_core::ids::ByteLimit;
 use profiler_core::session::{
     Features, OverheadBudget, SampleSource, SessionParams, effective_params,
 };
+use profiler_core::thread::ThreadFilter;
 use profiler_core::time::{ClockKind, best_clock, use_clock};
 
 use super::error::SessionError;
@@ -138,7 +139,8 @@ impl SessionBuilder {
     }
 
     /// Records threads whose name contains `filter`, ASCII case ignored; `pid:N` selects all
-    /// threads of a process. Without a filter all threads are recorded.
+    /// threads of a process. Without a filter all threads are recorded. A filter that can select no
+    /// thread, such as an empty one, is an error of [`Self::start`].
     pub fn filter(mut self, filter: impl Into<String>) -> Self {
         self.params.filters.push(filter.into());
         self
@@ -220,6 +222,7 @@ impl SessionBuilder {
     /// # Errors
     /// [`SessionError`]; nothing runs then.
     pub fn start(self) -> Result<Session, SessionError> {
+        check_filters(&self.params.filters)?;
         let own_process = OwnProcess::take()?;
         let outer = OuterSession::of_environment();
         stale_sockets::sweep();
@@ -246,6 +249,23 @@ impl SessionBuilder {
                 .map(Arc::new),
         };
         Session::start(config)
+    }
+}
+
+/// Whether each filter can select a thread.
+fn check_filters(filters: &[String]) -> Result<(), SessionError> {
+    let (count, most) = (filters.len(), SessionParams::MAX_FILTERS);
+    if count > most {
+        return Err(SessionError::TooManyFilters { count, most });
+    }
+    let mut all = filters.iter();
+    let nonsense = all.find_map(|filter| Some((filter, ThreadFilter::why_nonsense(filter)?)));
+    match nonsense {
+        Some((filter, why)) => Err(SessionError::Filter {
+            filter: filter.clone(),
+            why,
+        }),
+        None => Ok(()),
     }
 }
 

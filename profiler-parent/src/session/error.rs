@@ -19,6 +19,22 @@ pub enum SessionError {
         /// The minimum that is needed.
         needed: u64,
     },
+    /// A filter of threads can select nothing.
+    #[error("the filter {filter:?} selects no thread: {why}")]
+    Filter {
+        /// The filter.
+        filter: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There are more filters of threads than a session can have.
+    #[error("{count} filters are too many; a session can have {most}")]
+    TooManyFilters {
+        /// The number of filters.
+        count: usize,
+        /// The most.
+        most: usize,
+    },
     /// This process already runs a session.
     #[error("this process already runs a session")]
     AlreadyRunning,

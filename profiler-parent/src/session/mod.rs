@@ -107,8 +107,9 @@ impl Session {
     /// processes that the child starts can join the session by themselves ([`Session::prepare`]).
     ///
     /// The session reaps the child; [`ProfiledChild::wait`] returns the exit status. If the memory
-    /// limit cannot hold one more process, the child runs without profiling, and the profile says
-    /// so.
+    /// limit cannot hold one more process, or the profiler does not get what it needs (a temporary
+    /// file or a socket below `TMPDIR`, memory, random bytes), the child runs without profiling
+    /// ([`ProfiledChild::is_profiled`]), and the profile says why.
     ///
     /// # Errors
     /// When the program cannot be started; no process runs then.

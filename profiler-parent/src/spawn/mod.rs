@@ -70,6 +70,19 @@ pub fn spawn(
     mut command: Command,
     resources: &ChildResources<'_>,
 ) -> Result<Child, ChildStartError> {
+    prepare(&mut command, resources)?;
+    start(command)
+}
+
+/// Lets `command` pass these resources to the child.
+///
+/// # Errors
+/// [`ChildStartError::HandOver`]. The command can be started without resources then, once
+/// [`ipc_protocol::environment::VARIABLE`] is removed from it.
+pub fn prepare(
+    command: &mut Command,
+    resources: &ChildResources<'_>,
+) -> Result<(), ChildStartError> {
     let mut inherited = Vec::new();
     let environment = ChildEnvironment {
         pool: hand_over("pool", resources.pool, &mut inherited)?,
@@ -87,11 +100,18 @@ pub fn spawn(
             )?),
         },
     };
-    environment.put_into(&mut command);
-    sys::inherit(&mut command, inherited).map_err(|source| ChildStartError::HandOver {
+    environment.put_into(command);
+    sys::inherit(command, inherited).map_err(|source| ChildStartError::HandOver {
         what: "files",
         source,
-    })?;
+    })
+}
+
+/// Starts the child of a command.
+///
+/// # Errors
+/// [`ChildStartError::Start`]; no process runs then.
+pub fn start(mut command: Command) -> Result<Child, ChildStartError> {
     command.spawn().map_err(|source| ChildStartError::Start {
         program: command.get_program().into(),
         source,

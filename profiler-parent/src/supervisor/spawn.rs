@@ -15,7 +15,7 @@ use ipc_protocol::environment::{
     EnvironmentError, SESSION_VARIABLE, SessionAddress, Token, VARIABLE,
 };
 use ipc_protocol::transport::TransportError;
-use ipc_protocol::transport::listener::Listener;
+use ipc_protocol::transport::listener::{Endpoint, Listener};
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::sys;
@@ -27,7 +27,7 @@ use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::part_file::{PartFile, PartFileError};
 use crate::process_table::{ProcessState, ProcessTable, Remains, TrackedProcess};
-use crate::spawn::{ChildFile, ChildResources, ChildStartError, spawn};
+use crate::spawn::{ChildFile, ChildResources, ChildStartError, prepare, start};
 
 /// Pause between two tries to join while memory is being freed: doubled each time, up to the
 /// longest. All tries together take about two seconds, which suffices on a loaded machine.
@@ -67,6 +67,13 @@ pub enum SpawnError {
     /// The system refused memory, a thread or a descriptor.
     #[error("cannot start a child: {0}")]
     System(#[from] io::Error),
+}
+
+impl SpawnError {
+    /// Whether the system has no channel of the requested kind at all.
+    const fn is_of_platform(&self) -> bool {
+        matches!(self, Self::Channel(TransportError::Unavailable))
+    }
 }
 
 impl From<ChildStartError> for SpawnError {
@@ -209,8 +216,8 @@ pub(crate) enum Trust {
     Untrusted,
 }
 
-/// Starts a child, profiled if the limit allows. The processes that it starts can join the session
-/// at `address`.
+/// Starts a child, profiled if the limit allows and the profiler gets what it needs from the system.
+/// The processes that it starts can join the session at `address`.
 pub(super) fn spawn_child(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,
@@ -225,27 +232,76 @@ pub(super) fn spawn_child(
         None => command.env_remove(SESSION_VARIABLE),
     };
     let key = pool::new_id()?;
-    match join(supervisor, key) {
-        Ok(allowance) => {
-            let pool = match make_pool(context, key, allowance, name) {
-                Ok(pool) => pool,
-                Err(error) => {
-                    supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
-                    let why = format!("its pool cannot be made: {error}");
-                    return spawn_unprofiled(context, supervisor, key, name, command, why);
-                }
-            };
-            let spawned = spawn_profiled(context, supervisor, key, pool, name, trust, command);
-            if spawned.is_err() {
-                context.forget_pool(key);
-                supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
-            }
-            spawned
+    let forget = || {
+        context.forget_pool(key);
+        supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+    };
+    let resources = join(supervisor, key)
+        .map_err(|refusal| refusal.to_string())
+        .and_then(|allowance| {
+            make_pool(context, key, allowance, name)
+                .map_err(|error| format!("its pool cannot be made: {error}"))
+        })
+        .map(|pool| Resources::make(pool, trust, &mut command));
+    let spawned = match resources {
+        Ok(Ok(resources)) => spawn_profiled(context, supervisor, key, resources, name, command),
+        Ok(Err(error)) if error.is_of_platform() => Err(error),
+        // What the profiler lacks does not keep the host from its work.
+        Ok(Err(error)) => {
+            forget();
+            return spawn_unprofiled(context, supervisor, key, name, command, error.to_string());
         }
-        Err(refusal) => {
-            supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
-            spawn_unprofiled(context, supervisor, key, name, command, refusal.to_string())
+        Err(why) => {
+            forget();
+            return spawn_unprofiled(context, supervisor, key, name, command, why);
         }
+    };
+    if spawned.is_err() {
+        forget();
+    }
+    spawned
+}
+
+/// What a child gets from the parent besides its program.
+struct Resources {
+    pool: Arc<OwnFile>,
+    part_file: Option<Arc<PartFile>>,
+    token: Token,
+    listener: Listener,
+    /// The child's end of the channel, where the child inherits it.
+    line: Endpoint,
+    trust: Trust,
+}
+
+impl Resources {
+    /// Makes the resources, and lets `command` pass them on. On failure, the command passes none.
+    fn make(pool: Arc<OwnFile>, trust: Trust, command: &mut Command) -> Result<Self, SpawnError> {
+        // An untrusted child could fill the disk through a part file: its part is always read from
+        // its pool.
+        let part_file = match trust {
+            Trust::Trusted => Some(Arc::new(PartFile::create()?)),
+            Trust::Untrusted => None,
+        };
+        let token = Token::generate()?;
+        let (listener, line) = match trust {
+            Trust::Trusted => Listener::named()?,
+            Trust::Untrusted => Listener::inherited()?,
+        };
+        let resources = ChildResources {
+            pool: ChildFile::Open(pool.get().map_err(io::Error::from)?),
+            part_file: part_file.as_ref().map(|part_file| part_file.child_file()),
+            token: token.clone(),
+            server: &line,
+        };
+        prepare(command, &resources)?;
+        Ok(Self {
+            pool,
+            part_file,
+            token,
+            listener,
+            line,
+            trust,
+        })
     }
 }
 
@@ -295,31 +351,20 @@ fn spawn_profiled(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,
     key: PoolId,
-    pool: Arc<OwnFile>,
+    resources: Resources,
     name: &str,
-    trust: Trust,
     command: Command,
 ) -> Result<ProfiledChild, SpawnError> {
-    // An untrusted child could fill the disk through a part file: its part is always read from its
-    // pool.
-    let part_file = match trust {
-        Trust::Trusted => Some(Arc::new(PartFile::create()?)),
-        Trust::Untrusted => None,
-    };
-    let token = Token::generate()?;
-    let (listener, line) = match trust {
-        Trust::Trusted => Listener::named()?,
-        Trust::Untrusted => Listener::inherited()?,
-    };
+    let Resources {
+        pool,
+        part_file,
+        token,
+        listener,
+        line,
+        trust,
+    } = resources;
     let abandon = listener.cancel_handle();
-    let child_file = part_file.as_ref().map(|part_file| part_file.child_file());
-    let resources = ChildResources {
-        pool: ChildFile::Open(pool.get().map_err(io::Error::from)?),
-        part_file: child_file,
-        token: token.clone(),
-        server: &line,
-    };
-    let mut child = spawn(command, &resources)?;
+    let mut child = start(command)?;
     drop(line); // only the child holds its end now, so the channel ends with it
     let pid = ProcessId::new(child.id());
     let remains = Remains::Pool(Arc::clone(&pool));
@@ -368,7 +413,14 @@ pub(super) fn spawn_observed(
         supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
         error
     };
-    let pool = make_pool(context, key, allowance, name).map_err(|error| forget(error.into()))?;
+    let pool = match make_pool(context, key, allowance, name) {
+        Ok(pool) => pool,
+        Err(error) => {
+            let why = format!("its pool cannot be made: {error}");
+            let _ = forget(error.into());
+            return spawn_unprofiled(context, supervisor, key, name, command, why);
+        }
+    };
     command.env_remove(VARIABLE);
     match address {
         Some(address) => command.env(SESSION_VARIABLE, address.to_value()),

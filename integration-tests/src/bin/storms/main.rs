@@ -11,6 +11,7 @@ mod descriptors;
 mod forks;
 mod interrupted;
 mod loads;
+mod nested;
 mod rests;
 mod signals;
 mod sleeps;
@@ -46,6 +47,8 @@ const STORMS: &[(&str, Storm)] = &[
         signals::too_small_alternate_stacks,
     ),
     ("guarded_stacks", stacks::guarded),
+    ("nested_alternate_stacks", nested::on_alternate_stacks),
+    ("nearly_full_stacks", nested::on_small_stacks),
 ];
 
 fn main() -> Result<()> {

@@ -1,10 +1,12 @@
-//! Notes the threads whose alternate signal stack is too small for a signal.
+//! Notes the threads whose alternate signal stack, or whose own stack, is too small for a signal.
 //!
 //! The system writes the registers of an interrupted thread to its alternate stack, if it has one.
 //! With large vector registers that is more than 2,048 bytes, the former constant `MINSIGSTKSZ`,
 //! and the overflow ends the process. Only a thread itself can ask the system for its alternate
 //! stack. So each thread asks when it joins a session, and threads that must not be signalled are
-//! noted here until they end. The sampler checks this before it sends a signal.
+//! noted here until they end. The sampler checks this before it sends a signal. If a thread has no
+//! alternate stack, the registers go to its own stack, of which a signal may come when little is
+//! left: a thread with a small stack and no alternate one is noted, too.
 //!
 //! Invariant: only the thread itself writes and removes its number, except in a forked child, where
 //! the thread does not exist.
@@ -14,11 +16,15 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
+use super::machine::own_stack;
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
 /// Maximum number of noted threads. If there are more, no thread is signalled any more.
-const MAX: usize = 256;
+const MAX: usize = 1024;
+/// The smallest stack of a thread without an alternate one that gets signals. A smaller stack was
+/// chosen for what the thread does, and may be nearly full at any time.
+const LEAST_OWN: u64 = 64 * 1024;
 /// The stack that the handler itself needs.
 const HANDLER: u64 = 1024;
 
@@ -100,9 +106,12 @@ fn uses_tiles() -> bool {
     true
 }
 
-/// Checks the calling thread's alternate stack. Makes a system call.
+/// Checks the stacks of the calling thread. Makes a system call.
 pub(crate) fn check_own(thread: ThreadId) {
-    let is_small = own().is_some_and(|size| size < least());
+    let is_small = match own() {
+        Some(size) => size < least(),
+        None => has_small_stack(thread),
+    };
     if !is_small {
         return forget_own(thread);
     }
@@ -162,6 +171,13 @@ fn is_noted(thread: ThreadId) -> bool {
     SMALL
         .iter()
         .any(|place| place.load(Ordering::Acquire) == thread.get())
+}
+
+/// Whether the calling thread's own stack is small. The main thread's is not.
+fn has_small_stack(thread: ThreadId) -> bool {
+    let is_main = thread.get() == u64::from(std::process::id());
+    let is_small = |(lowest, end): (u64, u64)| end.saturating_sub(lowest) < LEAST_OWN;
+    !is_main && own_stack().is_some_and(is_small)
 }
 
 /// Size of the calling thread's alternate stack, if it has one.

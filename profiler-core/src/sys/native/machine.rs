@@ -89,12 +89,25 @@ impl Registers {
 /// # Safety
 /// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
 pub(crate) unsafe fn is_in_alternate_stack(context: *const libc::ucontext_t, address: u64) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { left_of_alternate_stack(context, address) }.is_some()
+}
+
+/// The number of bytes of the thread's alternate signal stack below an address; `None` if the
+/// address is not in it.
+///
+/// # Safety
+/// As for [`is_in_alternate_stack`].
+pub(crate) unsafe fn left_of_alternate_stack(
+    context: *const libc::ucontext_t,
+    address: u64,
+) -> Option<u64> {
     // SAFETY: the caller's promise; the kernel filled it in. Without an alternate stack the size is
     // 0.
     let stack = unsafe { &(*context).uc_stack };
     address
         .checked_sub(stack.ss_sp as u64)
-        .is_some_and(|offset| offset < stack.ss_size as u64)
+        .filter(|offset| *offset < stack.ss_size as u64)
 }
 
 /// Address of the calling thread's control block: in glibc and musl at the upper end of its stack,

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod alternate_stack;
+pub(crate) mod held_back;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod other_process;

@@ -17,6 +17,7 @@ use profiler_core::internal::entry::sample::SampleEntry;
 use profiler_core::internal::reader::{
     ByteSource, ChunkBuffer, ChunkInfo, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo,
 };
+use profiler_core::internal::sampler_thread::SAMPLER_THREAD;
 use profiler_core::session::Drops;
 use profiler_core::time::Timestamp;
 
@@ -89,7 +90,8 @@ impl<'a> ChunkOwners<'a> {
                     }
                 }
             }
-            if is_servant && !has_own {
+            // The sampler's thread may have lost all its entries.
+            if !has_own && (is_servant || thread.name == SAMPLER_THREAD) {
                 owners.servants.insert(place);
             }
         }

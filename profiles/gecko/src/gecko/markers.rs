@@ -145,7 +145,7 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
     }
 
     fn times(&self, timing: Timing) -> MarkerTimes {
-        MarkerTimes::of(timing, |at| self.process.ns(at))
+        MarkerTimes::of(timing, |at| self.process.model.marker_ns(at))
     }
 
     /// The output, for payloads that other modules write.

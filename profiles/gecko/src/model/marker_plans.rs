@@ -10,8 +10,8 @@ use super::categories::find_category;
 use crate::CategoryRow;
 use profiler_core::ids::DefinitionId;
 use profiler_core::internal::reader::{Definitions, MarkerType};
-use profiler_core::marker::SpanMark;
-use profiler_core::marker::schema::{FieldFormat, Format, RESERVED_NAMES};
+use profiler_core::marker::schema::{FieldFormat, Format, MarkerSchema, RESERVED_NAMES};
+use profiler_core::marker::{ProfilerMarker, SpanDetail, SpanMark, Text};
 use profiler_json::writer::PreparedKey;
 
 /// How the value of a field becomes JSON.
@@ -68,7 +68,7 @@ impl TypePlan {
         let is_span = SpanMark::is_type(&schema.name);
         let span_field = marker_type.keys.iter().position(|key| key == "span");
         Self {
-            name: safe_type(&schema.name).into_owned(),
+            name: safe_type(schema).into_owned(),
             span_field: span_field.filter(|_| is_span),
             fields: marker_type.keys.iter().map(field).collect(),
         }
@@ -134,9 +134,17 @@ pub(super) fn safe_key(key: &str) -> Cow<'_, str> {
     safe(key, matches!(key, "type" | "stack" | "cause"))
 }
 
-/// Renames a type whose name viewers reserve for a type with other fields.
-pub(super) fn safe_type(name: &str) -> Cow<'_, str> {
-    safe(name, name != "Text" && RESERVED_NAMES.contains(&name))
+/// Renames a type whose name viewers, or the profiler itself, use for a type with other fields. The
+/// recorder of a process does the same, but the parent does not trust what it reads.
+pub(super) fn safe_type(schema: &MarkerSchema) -> Cow<'_, str> {
+    let name = schema.name.as_str();
+    let is_taken = match name {
+        Text::TYPE_NAME => *schema != Text::schema(),
+        SpanMark::TYPE_NAME => *schema != SpanMark::schema(),
+        SpanDetail::TYPE_NAME => *schema != SpanDetail::schema(),
+        _ => RESERVED_NAMES.contains(&name),
+    };
+    safe(name, is_taken)
 }
 
 fn safe(name: &str, taken: bool) -> Cow<'_, str> {

@@ -160,12 +160,13 @@ pub struct MarkerTimes {
 }
 
 impl MarkerTimes {
-    /// The times of a marker; `ns` converts them.
+    /// The times of a marker; `ns` converts them. The program chooses the times of an interval, so its
+    /// end may be before its start.
     #[inline]
     pub fn of(timing: Timing, ns: impl Fn(Timestamp) -> i64) -> Self {
         let (start, end, phase) = match timing {
             Timing::Instant(at) => (Some(ns(at)), None, 0),
-            Timing::Interval(start, end) => (Some(ns(start)), Some(ns(end)), 1),
+            Timing::Interval(start, end) => return Self::interval(ns(start), ns(end)),
             Timing::Start(at) => (Some(ns(at)), None, 2),
             Timing::End(at) => (None, Some(ns(at)), 3),
         };

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 
+use super::marker_plans::safe_type;
 use super::marker_rows::NO_PAYLOAD;
 use super::{categories, incomplete, level, losses, machine, schema, slow_run};
 use crate::{CategoryRow, RangeLimits, ShownRange};
@@ -146,7 +147,7 @@ fn write_schemas<W: Write>(
         .iter()
         .flat_map(|definitions| definitions.marker_types());
     let mut names = HashSet::new();
-    let is_first = |schema: &&MarkerSchema| names.insert(schema.name.clone());
+    let is_first = |schema: &&MarkerSchema| names.insert(safe_type(schema).into_owned());
     let all = own
         .iter()
         .chain(known.map(|known| &known.schema))

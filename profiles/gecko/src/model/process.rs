@@ -70,6 +70,12 @@ impl<'a> ProcessModel<'a> {
         self.converter.since_start_ns(at)
     }
 
+    /// As [`Self::ns`], for a time that the program chose: at most that of the capture, since nothing
+    /// that has happened is later.
+    pub fn marker_ns(&self, at: Timestamp) -> i64 {
+        self.ns(at.min(self.spec.later.ticks))
+    }
+
     /// Nanoseconds from the session's start to the capture.
     pub fn capture_ns(&self) -> i64 {
         self.ns(self.spec.later.ticks)

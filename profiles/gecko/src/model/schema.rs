@@ -42,7 +42,7 @@ fn write<W: Write>(
     write_rows: impl FnOnce(&mut JsonWriter<W>),
 ) {
     out.begin_object();
-    out.entry_str("name", &safe_type(&schema.name));
+    out.entry_str("name", &safe_type(schema));
     out.entry_list("display", &schema.locations, |location, out| {
         out.string(location.name())
     });
