@@ -84,7 +84,8 @@ impl<'t> StackSums<'t> {
                 let number = self.numbers.get(func.0 as usize).copied();
                 number.flatten()
             });
-            if let Some(number) = number.filter(|_| self.outermost.get(place) == Some(&Some(true))) {
+            if let Some(number) = number.filter(|_| self.outermost.get(place) == Some(&Some(true)))
+            {
                 each(number, cost);
             }
             if let Some((caller, _)) = callers.next()
@@ -171,8 +172,8 @@ impl<'t> OutermostWalk<'t> {
 mod tests {
     use std::collections::HashSet;
 
-    use proptest::prelude::*;
     use profiler_reader::{Frame, FrameId, Func, FuncId, Node, TextId};
+    use proptest::prelude::*;
 
     use super::*;
 

@@ -319,9 +319,7 @@ fn a_package_with_location_lists_is_read_and_a_damaged_one_is_reported() {
     let names = built.mark(1, &mut symbols);
     assert!(!names.is_empty(), "lines are still there");
     let problems = &symbols.reports()[0].problems;
-    let is_of_package = |problem: &Problem| {
-        matches!(problem, Problem::BadDebugInformation { path, .. } if *path == package)
-    };
+    let is_of_package = |problem: &Problem| matches!(problem, Problem::BadDebugInformation { path, .. } if *path == package);
     assert!(problems.iter().any(is_of_package), "{problems:?}");
 }
 

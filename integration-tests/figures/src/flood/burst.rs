@@ -29,7 +29,10 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let profile = Profile::read(&path)?;
     let mut delivered = 0;
     for number in 0..BURSTING {
-        delivered += profile.process(&format!("burst {number}"))?.counts()?.delivered;
+        delivered += profile
+            .process(&format!("burst {number}"))?
+            .counts()?
+            .delivered;
     }
     for mut worker in idle.into_iter().chain(bursting) {
         ensure!(worker.child.wait()?.success(), "a worker has failed");

@@ -141,7 +141,9 @@ const fn unknown() -> i64 {
 
 /// A line or column; unknown if it is not a number that counts.
 fn whole(number: Option<f64>) -> i64 {
-    number.filter(|number| *number >= 0.0).map_or(UNKNOWN, |number| number as i64)
+    number
+        .filter(|number| *number >= 0.0)
+        .map_or(UNKNOWN, |number| number as i64)
 }
 
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {

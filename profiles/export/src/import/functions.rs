@@ -16,7 +16,11 @@ fn from_one(number: i64) -> Option<u64> {
 }
 
 /// Writes the table of frames: one frame for each function.
-pub(super) fn write_frame_table<W: Write>(funcs: &[CallFrame], origin: Origin, out: &mut JsonWriter<W>) {
+pub(super) fn write_frame_table<W: Write>(
+    funcs: &[CallFrame],
+    origin: Origin,
+    out: &mut JsonWriter<W>,
+) {
     table(out, "frameTable", funcs.len(), |out| {
         for (key, value) in [
             ("address", "-1"),

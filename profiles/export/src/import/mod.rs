@@ -71,9 +71,14 @@ pub fn import_cpuprofile_with(
     };
     let document = read(from, listener)?.map_err(|error| not_one(error.to_string()))?;
     let mut document = document.unwrapped();
-    let older = document.head.as_mut().map(|head| std::mem::take(&mut head.0));
+    let older = document
+        .head
+        .as_mut()
+        .map(|head| std::mem::take(&mut head.0));
     let Some(nodes) = document.nodes.take().or(older) else {
-        return Err(not_one("it has neither a member `nodes` nor `head`".to_owned()));
+        return Err(not_one(
+            "it has neither a member `nodes` nor `head`".to_owned(),
+        ));
     };
     let mut remarks = Vec::new();
     let timing = Timing::of(&document, &nodes, &mut remarks);
@@ -83,7 +88,10 @@ pub fn import_cpuprofile_with(
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let imported = write(&nodes, &timing, (&name, CPU_PROFILE), to)?;
-    Ok(Imported { remarks, ..imported })
+    Ok(Imported {
+        remarks,
+        ..imported
+    })
 }
 
 /// Reads the text, which may begin with a mark of its encoding.
@@ -114,6 +122,9 @@ fn read(
 fn unknown_nodes(timing: &Timing, nodes: &[Node]) -> Option<String> {
     let known: HashSet<u64> = nodes.iter().map(|node| node.id).collect();
     let samples = timing.samples.iter();
-    let count = samples.filter(|sample| !known.contains(&sample.node)).count();
-    (count > 0).then(|| format!("{count} samples have no stack: the file does not have their nodes"))
+    let count = samples
+        .filter(|sample| !known.contains(&sample.node))
+        .count();
+    (count > 0)
+        .then(|| format!("{count} samples have no stack: the file does not have their nodes"))
 }

@@ -48,7 +48,9 @@ impl<'de> Deserialize<'de> for OlderTree {
             };
             callees.deserialize(&mut from).map_err(de::Error::custom)?;
         }
-        let Layers { mut nodes, callers, .. } = layers;
+        let Layers {
+            mut nodes, callers, ..
+        } = layers;
         let ids: Vec<u64> = nodes.iter().map(|node| node.id).collect();
         for (node, caller) in nodes.iter_mut().zip(callers) {
             node.parent = caller.and_then(|caller| ids.get(caller).copied());

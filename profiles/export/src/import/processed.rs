@@ -128,7 +128,9 @@ impl Writer {
             samples.iter().zip(befores),
             |(sample, before), out| out.f64((sample.at_us - before) / 1e3),
         );
-        column(out, "weight", samples, |sample, out| out.f64(sample.us / 1e3));
+        column(out, "weight", samples, |sample, out| {
+            out.f64(sample.us / 1e3)
+        });
         out.entry_str("weightType", "tracing-ms");
         out.entry_u64("length", samples.len() as u64);
         out.end_object();
@@ -150,9 +152,7 @@ impl Writer {
         out.key("shared");
         out.begin_object();
         table(out, "stackTable", stacks.len(), |out| {
-            column(out, "frame", stacks, |(_, func), out| {
-                out.u64(*func as u64)
-            });
+            column(out, "frame", stacks, |(_, func), out| out.u64(*func as u64));
             column(out, "prefix", stacks, |(caller, _), out| {
                 number(caller.as_ref(), out)
             });
@@ -229,4 +229,3 @@ fn write_meta<W: Write>(timing: &Timing, name: &str, origin: Origin, out: &mut J
     out.raw("[]");
     out.end_object();
 }
-

@@ -23,10 +23,8 @@ impl Tables {
             stacks: Vec::new(),
             by_id: HashMap::new(),
         };
-        let rows: HashMap<u64, usize> = (0..)
-            .zip(nodes)
-            .map(|(row, node)| (node.id, row))
-            .collect();
+        let rows: HashMap<u64, usize> =
+            (0..).zip(nodes).map(|(row, node)| (node.id, row)).collect();
         let mut callers: HashMap<u64, u64> = HashMap::new();
         for node in nodes {
             callers.extend(node.parent.map(|parent| (node.id, parent)));

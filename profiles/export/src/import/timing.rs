@@ -48,7 +48,11 @@ impl Timing {
         let finite = |time: Option<f64>| time.filter(|time| time.is_finite());
         let mut start = finite(document.start_time).map(|time| time * unit);
         let mut end = finite(document.end_time).map(|time| time * unit);
-        let Some(samples) = document.samples.as_ref().filter(|samples| !samples.is_empty()) else {
+        let Some(samples) = document
+            .samples
+            .as_ref()
+            .filter(|samples| !samples.is_empty())
+        else {
             return Self::of_hits(nodes, (start, end), remarks);
         };
         let stamps = known(document.timestamps.as_ref()).filter(|_| document.time_deltas.is_none());
@@ -77,7 +81,9 @@ impl Timing {
             times.truncate(samples.len());
         }
         in_order(&mut times);
-        let length = end.zip(start).map(|(end, start)| (end - start).clamp(0.0, MAX_US));
+        let length = end
+            .zip(start)
+            .map(|(end, start)| (end - start).clamp(0.0, MAX_US));
         let length = complete(&mut times, samples.len(), length, remarks);
         Self::with(start, length, samples.iter().copied().zip(times))
     }
@@ -90,10 +96,14 @@ impl Timing {
     ) -> Self {
         let hits = nodes.iter().fold(0.0, |sum, node| sum + node.hits as f64);
         if hits == 0.0 {
-            let length = end.zip(start).map_or(0.0, |(end, start)| (end - start).clamp(0.0, MAX_US));
+            let length = end
+                .zip(start)
+                .map_or(0.0, |(end, start)| (end - start).clamp(0.0, MAX_US));
             return Self::with(start, length, std::iter::empty());
         }
-        let length = end.zip(start).map(|(end, start)| (end - start).clamp(0.0, MAX_US));
+        let length = end
+            .zip(start)
+            .map(|(end, start)| (end - start).clamp(0.0, MAX_US));
         let length = length.filter(|length| *length > 0.0);
         remarks.push(match length {
             Some(_) => format!(
@@ -160,19 +170,28 @@ fn complete(
     let last = times.last().copied();
     let first = times.first().copied().unwrap_or(0.0);
     let gaps = times.len().saturating_sub(1);
-    let average = last.filter(|_| gaps > 0).map(|last| (last - first) / gaps as f64);
+    let average = last
+        .filter(|_| gaps > 0)
+        .map(|last| (last - first) / gaps as f64);
     let average = average.unwrap_or(DEFAULT_US);
     let begin = last.unwrap_or(0.0);
     // The last known sample shares the rest, too.
     let sharing = missing + usize::from(last.is_some());
-    let rest = length.map(|length| length - begin).filter(|rest| *rest > 0.0);
+    let rest = length
+        .map(|length| length - begin)
+        .filter(|rest| *rest > 0.0);
     let share = rest.map_or(average, |rest| rest / sharing.max(1) as f64);
     if missing > 0 {
         let from = begin + if last.is_some() { share } else { 0.0 };
         times.extend((0..missing).map(|place| from + share * place as f64));
         remarks.push(match rest {
-            Some(_) => format!("{missing} samples have no time: they share the time up to the end equally"),
-            None => format!("{missing} samples have no time: each is shown as {:.3} ms", share / 1e3),
+            Some(_) => {
+                format!("{missing} samples have no time: they share the time up to the end equally")
+            }
+            None => format!(
+                "{missing} samples have no time: each is shown as {:.3} ms",
+                share / 1e3
+            ),
         });
     }
     match length {
