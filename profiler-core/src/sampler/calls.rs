@@ -10,6 +10,7 @@
 
 use std::cell::Cell;
 
+use super::return_address::{BEFORE, Call, call, relative};
 use crate::sys::native::memory::OwnMemory;
 
 /// The maximum number of reads for one stack. Each takes about a microsecond.
@@ -21,6 +22,12 @@ const JUMP_BYTES: usize = 2048;
 pub(super) trait CodeBytes {
     /// Reads bytes that begin at `address` into `room`, and returns the number of readable bytes.
     fn read(&self, address: u64, room: &mut [u8]) -> usize;
+
+    /// Whether an address that cannot be read is not mapped. False for code of a process that has
+    /// ended.
+    fn is_complete(&self) -> bool {
+        true
+    }
 }
 
 /// The addresses of the functions of the process.
@@ -76,35 +83,50 @@ impl<'a> CodeReader<'a> {
         room.get(..len).unwrap_or_default()
     }
 
+    /// Like [`Self::read`], at an address that may be in no module.
+    pub(super) fn read_anywhere(&self, address: u64, room: &mut [u8]) -> usize {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        if left == 0 {
+            return 0;
+        }
+        self.code.read(address, room)
+    }
+
+    /// Whether all reads that find nothing mean that there is nothing.
+    pub(super) fn is_complete(&self) -> bool {
+        self.left.get() > 0 && self.code.is_complete()
+    }
+
+    /// The call before a return address. The called address is in a module.
+    fn call_at(&self, return_address: u64) -> Option<Call> {
+        let mut room = [0; BEFORE];
+        let first = return_address.checked_sub(BEFORE as u64)?;
+        let before = *self.read(first, &mut room).first_chunk::<BEFORE>()?;
+        call(before, return_address, |target| self.map.is_code(target))
+    }
+
+    /// The function that the call before a return address calls, also through the procedure linkage
+    /// table.
+    pub(super) fn called(&self, return_address: u64) -> Option<Call> {
+        Some(match self.call_at(return_address)? {
+            Call::To(target) => Call::To(self.jump_target(target).unwrap_or(target)),
+            Call::Through(place) => self.word_at(place).map_or(Call::Unknown, Call::To),
+            Call::Unknown => Call::Unknown,
+        })
+    }
+
     /// The target of the call before a return address, compared with the function at `start`.
     /// `None` if the instruction before the address is not a call.
     pub(super) fn call_before(&self, return_address: u64, start: u64) -> Option<CallTarget> {
-        const LONGEST: usize = 7;
-        let mut room = [0; LONGEST];
-        let first = return_address.checked_sub(LONGEST as u64)?;
-        let before = *self.read(first, &mut room).first_chunk::<LONGEST>()?;
-        if let [_, _, 0xe8, distance @ ..] = before {
-            let target = relative(return_address, distance);
-            // Otherwise this byte is part of another instruction.
-            if self.map.is_code(target) {
-                return Some(self.compare(target, start));
+        Some(match self.call_at(return_address)? {
+            Call::To(target) => self.compare(target, start),
+            Call::Through(place) => {
+                let target = self.word_at(place);
+                target.map_or(CallTarget::Unknown, |target| self.compare(target, start))
             }
-        }
-        match before {
-            [_, 0xff, 0x15, distance @ ..] => {
-                let target = self.word_at(relative(return_address, distance));
-                Some(target.map_or(CallTarget::Unknown, |target| self.compare(target, start)))
-            }
-            // A call through a register, or through memory that a register points to.
-            [.., 0xff, 0xd0..=0xd7]
-            | [.., 0xff, 0x10..=0x13 | 0x16 | 0x17]
-            | [.., 0xff, 0x14, _]
-            | [.., 0xff, 0x50..=0x53 | 0x55..=0x57, _]
-            | [.., 0xff, 0x54, _, _]
-            | [_, 0xff, 0x90..=0x93 | 0x95..=0x97, ..]
-            | [0xff, 0x94, ..] => Some(CallTarget::Unknown),
-            _ => None,
-        }
+            Call::Unknown => CallTarget::Unknown,
+        })
     }
 
     fn compare(&self, target: u64, start: u64) -> CallTarget {
@@ -120,13 +142,18 @@ impl<'a> CodeReader<'a> {
 
     /// Whether the function at `called` contains a jump to the function at `start`.
     fn has_tail_call(&self, called: u64, start: u64) -> bool {
+        self.has_jump(called, &|target| target == start)
+    }
+
+    /// Whether the function at `called` contains a jump to such an address.
+    pub(super) fn has_jump(&self, called: u64, is_wanted: &dyn Fn(u64) -> bool) -> bool {
         let mut room = [0; JUMP_BYTES];
         let code = self.read(called, &mut room);
         code.windows(5).zip(called..).any(|(window, address)| {
             let &[0xe9, a, b, c, d] = window else {
                 return false;
             };
-            relative(address + 5, [a, b, c, d]) == start
+            is_wanted(relative(address + 5, [a, b, c, d]))
                 && self.map.function_start(address) == Some(called)
         })
     }
@@ -151,8 +178,4 @@ impl<'a> CodeReader<'a> {
         let word = self.read(address, &mut room).first_chunk()?;
         Some(u64::from_ne_bytes(*word))
     }
-}
-
-fn relative(next: u64, distance: [u8; 4]) -> u64 {
-    next.wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
 }

@@ -12,12 +12,18 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use super::frame_index;
+use super::function_starts::FunctionStarts;
 use crate::sys::native::memory::OwnMemory;
+
+mod sections;
 
 const LOAD: u32 = 1;
 const NOTE: u32 = 4;
 const EH_FRAME_HDR: u32 = 0x6474_e550;
 const BUILD_ID: u32 = 3;
+/// The flag of a segment with code.
+const EXECUTABLE: u32 = 1;
 /// The maximum length of one module's unwinding tables in bytes.
 const MAX_TABLES: u64 = 64 << 20;
 const MAX_NOTES: u64 = 1 << 16;
@@ -36,8 +42,18 @@ pub(super) struct Image {
     /// From the first loaded address to the end of the last.
     pub(super) addresses: Range<u64>,
     pub(super) build_id: Vec<u8>,
+    /// The addresses of its code, and the place of the code in the file.
+    pub(super) code: Arc<[CodeRange]>,
     /// The index of the unwinding tables, and the tables themselves.
     pub(super) tables: Option<(Section, Section)>,
+}
+
+/// A segment with code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CodeRange {
+    pub(super) addresses: Range<u64>,
+    /// The offset of its first byte in the file.
+    pub(super) offset: u64,
 }
 
 /// Bytes with addresses.
@@ -82,6 +98,7 @@ impl ReadBytes for Segments<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     kind: u32,
+    flags: u32,
     /// The place in the file.
     offset: u64,
     address: u64,
@@ -113,7 +130,10 @@ impl Image {
         let loads = segments.iter().filter(|segment| segment.kind == LOAD);
         let loads: Vec<_> = loads.copied().collect();
         let first = loads.iter().map(|segment| segment.address).min()?;
-        Self::from_segments(&Segments { file, loads }, &segments, first & !0xfff)
+        let loaded = Segments { file, loads };
+        let mut image = Self::from_segments(&loaded, &segments, first & !0xfff)?;
+        image.find_tables(file, &loaded);
+        Some(image)
     }
 
     fn from_segments(memory: &impl ReadBytes, segments: &[Segment], header: u64) -> Option<Self> {
@@ -129,33 +149,66 @@ impl Image {
         let build_id = notes
             .filter_map(|note| build_id(&get(note.address, note.len)?))
             .next();
-        let index = segments.iter().find(|segment| segment.kind == EH_FRAME_HDR);
-        let tables = index.and_then(|index| {
-            let header = Section {
+        let code = loads().filter(|segment| segment.flags & EXECUTABLE != 0);
+        let code = code.map(|segment| CodeRange {
+            addresses: segment.address..segment.end(),
+            offset: segment.offset,
+        });
+        let tables = segments.iter().find(|segment| segment.kind == EH_FRAME_HDR);
+        let tables = tables.and_then(|index| {
+            let index = Section {
                 addresses: index.address..index.end(),
                 bytes: get(index.address, index.len.min(MAX_TABLES))?.into(),
             };
-            let start = frames_start(&header)?;
+            let start = frames_start(&index)?;
             let segment =
                 loads().find(|segment| (segment.address..segment.end()).contains(&start))?;
-            let mut frames = get(start, segment.end().saturating_sub(start).min(MAX_TABLES))?;
-            let len = frames_len(&frames);
-            frames.truncate(len);
-            Some((
-                header,
-                Section {
-                    addresses: start..start.saturating_add(len as u64),
-                    bytes: frames.into(),
-                },
-            ))
+            with_index(Some(index), tables_at(&get, start..segment.end())?)
         });
         Some(Self {
             bias,
             addresses: first & !0xfff..last.checked_add(0xfff)? & !0xfff,
             build_id: build_id.unwrap_or_default(),
+            code: code.collect(),
             tables,
         })
     }
+
+    /// The starts of the functions that the tables describe.
+    pub(super) fn functions(&self) -> Option<FunctionStarts> {
+        let (index, entries) = self.tables.as_ref()?;
+        FunctionStarts::new(index, entries)
+    }
+
+    /// Adds the unwinding tables if only the section headers of the file name them: a linker may
+    /// leave out their index. `memory` has the loaded bytes.
+    pub(super) fn find_tables(&mut self, file: &std::fs::File, memory: &impl ReadBytes) {
+        if self.tables.is_none()
+            && let Some(section) = sections::allocated(file, b".eh_frame")
+        {
+            let get = |address: u64, len: u64| bytes(memory, self.bias.wrapping_add(address), len);
+            self.tables = tables_at(&get, section).and_then(|tables| with_index(None, tables));
+        }
+    }
+}
+
+/// The unwinding tables in this range of addresses.
+fn tables_at(get: &impl Fn(u64, u64) -> Option<Vec<u8>>, addresses: Range<u64>) -> Option<Section> {
+    let len = addresses.end.saturating_sub(addresses.start);
+    let mut frames = get(addresses.start, len.min(MAX_TABLES))?;
+    let len = frames_len(&frames);
+    frames.truncate(len);
+    Some(Section {
+        addresses: addresses.start..addresses.start.saturating_add(len as u64),
+        bytes: frames.into(),
+    })
+}
+
+/// The tables with their index, which is made if the file has none with rows.
+fn with_index(index: Option<Section>, tables: Section) -> Option<(Section, Section)> {
+    let index = index.filter(|index| FunctionStarts::new(index, &tables).is_some());
+    let index = index.or_else(|| frame_index::of(&tables))?;
+    Some((index, tables))
 }
 
 fn bytes(memory: &impl ReadBytes, address: u64, len: u64) -> Option<Vec<u8>> {
@@ -189,6 +242,7 @@ fn read_segments(memory: &impl ReadBytes, header: u64) -> Option<Vec<Segment>> {
     let segment = |row: &[u8]| {
         Some(Segment {
             kind: u32_at(row, 0)?,
+            flags: u32_at(row, 4)?,
             offset: u64_at(row, 8)?,
             address: u64_at(row, 16)?,
             file_len: u64_at(row, 32)?,
@@ -276,7 +330,7 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
         .map(|word| u32::from_ne_bytes(*word))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes
         .get(at..)?
         .first_chunk()

@@ -13,21 +13,14 @@
 //! byte 12…     rows, sorted by address: start of the function, address of its description entry
 //! ```
 //!
-//! The frame description entry has the function's length. Its addresses must be encoded as linkers
-//! write them, relative to their place, signed, 4 bytes:
-//!
-//! ```text
-//! byte  0…3    length
-//! byte  4…7    common information entry
-//! byte  8…11   start of the function
-//! byte 12…15   length of the function
-//! ```
+//! The frame description entry has the function's length (`frame_entries`).
 //!
 //! Invariant: any bytes are accepted. Rows beyond the end of the section are ignored.
 
 use std::sync::Arc;
 
 use super::elf::{Section, u32_at};
+use super::frame_entries;
 
 const VERSION: u8 = 1;
 /// `DW_EH_PE_udata4`.
@@ -57,6 +50,7 @@ impl FunctionStarts {
             && header.get(3) == Some(&DATAREL_SDATA4);
         let claimed = usize::try_from(u32_at(header, 8)?).ok()?;
         let present = (index.bytes.len() - HEADER_BYTES) / ROW_BYTES;
+        let is_supported = is_supported && claimed > 0;
         is_supported.then(|| Self {
             index: index.addresses.start,
             bytes: Arc::clone(&index.bytes),
@@ -69,19 +63,15 @@ impl FunctionStarts {
     pub(super) fn containing(&self, address: u64) -> Option<u64> {
         let row = self.last_at_or_before(address)?;
         let start = self.start(row)?;
-        (address - start < u64::from(self.len(row, start)?)).then_some(start)
+        (address - start < self.len(row, start)?).then_some(start)
     }
 
     /// The length of the function in a row.
-    fn len(&self, row: usize, start: u64) -> Option<u32> {
+    fn len(&self, row: usize, start: u64) -> Option<u64> {
         let entry = self.address(HEADER_BYTES + row * ROW_BYTES + 4)?;
         let offset = entry.checked_sub(self.entries.addresses.start)?;
-        let offset = usize::try_from(offset).ok()?;
-        let bytes = self.entries.bytes.get(offset..)?;
-        let distance = u32_at(bytes, 8)?.cast_signed();
-        let described = entry.wrapping_add(8).wrapping_add_signed(distance.into());
-        // Otherwise the addresses are encoded in another way.
-        (described == start).then(|| u32_at(bytes, 12)).flatten()
+        let function = frame_entries::described(&self.entries, usize::try_from(offset).ok()?)?;
+        (function.start == start).then(|| function.end - start)
     }
 
     /// The row of the last function that begins at or before `address`.
@@ -122,13 +112,17 @@ mod tests {
     fn tables(count: u32, functions: &[(i32, u32)]) -> (Section, Section) {
         let mut bytes = vec![VERSION, 0x1b, UDATA4, DATAREL_SDATA4, 0, 0, 0, 0];
         bytes.extend(count.to_ne_bytes());
-        let mut entries = Vec::new();
+        // A common entry whose addresses are relative to their place, signed, 4 bytes.
+        let mut entries = vec![
+            16, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 0x10, 1, 0x1b,
+        ];
+        entries.resize(20, 0);
         for (start, len) in functions {
             let entry = i32::try_from(entries.len()).unwrap();
             let place = ENTRIES as i32 + entry;
             bytes.extend(start.to_ne_bytes());
             bytes.extend((place - INDEX as i32).to_ne_bytes());
-            entries.extend([12_u32.to_ne_bytes(), [0; 4]].concat());
+            entries.extend([12_u32.to_ne_bytes(), (entry + 4).to_ne_bytes()].concat());
             entries.extend((INDEX as i32 + start - place - 8).to_ne_bytes());
             entries.extend(len.to_ne_bytes());
         }
@@ -163,13 +157,14 @@ mod tests {
         assert_eq!(one.containing(INDEX + 0x10), Some(INDEX + 0x10));
         let none = starts(9, &[]).unwrap();
         assert_eq!(none.containing(INDEX + 0x10), None);
+        assert!(starts(0, &[]).is_none(), "an index without rows");
     }
 
     #[test]
     fn a_function_whose_entry_describes_another_has_no_length() {
         let (index, entries) = tables(1, &[(0x10, 8)]);
         let mut bytes = entries.bytes.to_vec();
-        bytes[8] ^= 1;
+        bytes[20 + 8] ^= 1;
         let entries = Section {
             bytes: bytes.into(),
             ..entries

@@ -66,7 +66,7 @@ impl GeneratedRanges {
         true
     }
 
-    fn contains(&self, address: u64) -> bool {
+    pub(super) fn contains(&self, address: u64) -> bool {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         let range = after.checked_sub(1).and_then(|place| self.0.get(place));
         range.is_some_and(|(_, end)| address < *end)
@@ -114,7 +114,7 @@ pub(super) struct GeneratedCode<'a> {
 impl GeneratedCode<'_> {
     /// The epilogue at an address, if the address is in generated code.
     pub(super) fn epilogue(&self, address: u64) -> Option<Epilogue> {
-        if !self.ranges.contains(address) {
+        if cfg!(not(target_arch = "x86_64")) || !self.ranges.contains(address) {
             return None;
         }
         let place = self.known.place(address)?;

@@ -57,6 +57,8 @@ native! {
     mod elf;
     mod frame_pointer;
     mod function_starts;
+    mod frame_entries;
+    mod frame_index;
     mod generated_code;
     mod sample_handler;
     mod sample_recorder;
@@ -71,8 +73,11 @@ native! {
     mod observed_threads;
     pub(crate) mod observed_waits;
     mod overhead_budget;
+    mod native_registers;
+    mod process_code;
     mod prologue;
     mod quiet_period;
+    mod return_address;
     mod slots;
     mod source;
     mod stack_copy;
@@ -83,6 +88,7 @@ native! {
     mod trigger;
     mod unwind;
     mod wait_period;
+    mod without_tables;
     use thread::run;
     use armed::suspend;
     use sample_handler::ring as wake;

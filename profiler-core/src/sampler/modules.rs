@@ -8,6 +8,8 @@
 //! uses (ELF: `p_vaddr`), for every kind of file. A program that is not relocated has bias 0.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::elf::Image;
@@ -169,11 +171,13 @@ fn load(
     defined: &mut DefinedFiles,
     key: &Key,
 ) -> Option<Loaded> {
-    let image = Image::read(memory, key.header)?;
-    let functions = image
-        .tables
-        .as_ref()
-        .and_then(|(index, entries)| FunctionStarts::new(index, entries));
+    let mut image = Image::read(memory, key.header)?;
+    if image.tables.is_none()
+        && let Some(file) = file_of(key)
+    {
+        image.find_tables(&file, memory);
+    }
+    let functions = image.functions();
     let mut loaded = Loaded {
         image,
         functions,
@@ -184,6 +188,19 @@ fn load(
         .number(manager, notices, key, &loaded)
         .unwrap_or(DefinitionId::NONE);
     Some(loaded)
+}
+
+/// Opens the file of a module, if it still has its path. Does not wait for another process, as
+/// opening a pipe would.
+fn file_of(key: &Key) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if !key.path.starts_with('/') {
+        return None;
+    }
+    let file = File::from(open(key.path.as_str(), flags, Mode::empty()).ok()?);
+    let about = file.metadata().ok()?;
+    (about.is_file() && about.ino() == key.inode).then_some(file)
 }
 
 impl DefinedFiles {
@@ -247,6 +264,7 @@ fn placed(loaded: &Loaded) -> Placed {
         end: at(addresses.end),
         bias: *bias,
         id: loaded.id,
+        code: Arc::clone(&loaded.image.code),
         functions: loaded.functions.clone(),
     }
 }

@@ -8,24 +8,22 @@
 //! thread's deepest stack is known.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::PlacedFrame;
 use super::calls::{CodeBytes, CodeReader};
 use super::elf::Image;
 use super::function_starts::FunctionStarts;
+use super::process_code::{CodeFile, FileKey, ProcessCode};
 use super::unwind::{
     Cache, Copied, Placed, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk,
 };
 use super::writer::{SampleSpan, SampleWriter};
 use crate::entry::periodic::CounterValue;
 use crate::entry::stack::{Frame, MAX_FRAMES};
-use crate::ids::{DefinitionId, ThreadId};
+use crate::ids::{DefinitionId, ProcessId, ProcessStart, ThreadId};
 use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::record::pool_writer::PoolWriter;
 use crate::sample_types::Sample;
@@ -77,21 +75,10 @@ pub struct ObservedStack<'a> {
     pub is_cut: bool,
 }
 
-/// The identity of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum FileKey {
-    File {
-        device: u64,
-        inode: u64,
-        len: u64,
-        changed: (i64, i64),
-    },
-    KernelLibrary,
-}
-
 /// A file's tables.
 #[derive(Debug)]
 struct FileTables {
+    key: FileKey,
     image: Image,
     functions: Option<FunctionStarts>,
 }
@@ -143,14 +130,7 @@ impl ObservedFiles {
         if loaded.path == KERNEL_LIBRARY {
             return self.kept(FileKey::KernelLibrary, kernel_library);
         }
-        let file = open_regular(&loaded.found_at).ok()?;
-        let about = file.metadata().ok()?;
-        let key = FileKey::File {
-            device: about.dev(),
-            inode: about.ino(),
-            len: about.len(),
-            changed: (about.mtime(), about.mtime_nsec()),
-        };
+        let (file, key) = FileKey::open(&loaded.found_at).ok()?;
         self.kept(key, || Image::read_file(&file))
     }
 
@@ -163,7 +143,7 @@ impl ObservedFiles {
             if self.tables.len() >= MAX_FILES {
                 self.tables.clear(); // processes keep those that they use
             }
-            let tables = read().map(|image| Arc::new(FileTables::new(image)));
+            let tables = read().map(|image| Arc::new(FileTables::new(key, image)));
             self.tables.insert(key, tables);
         }
         self.tables.get(&key).cloned().flatten()
@@ -171,24 +151,13 @@ impl ObservedFiles {
 }
 
 impl FileTables {
-    fn new(image: Image) -> Self {
-        let functions = image
-            .tables
-            .as_ref()
-            .and_then(|(index, entries)| FunctionStarts::new(index, entries));
-        Self { image, functions }
-    }
-}
-
-/// Opens a regular file; does not wait for another process, as opening a pipe would.
-fn open_regular(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, open};
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(open(path, flags, Mode::empty())?);
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::ErrorKind::InvalidInput.into())
+    fn new(key: FileKey, image: Image) -> Self {
+        let functions = image.functions();
+        Self {
+            key,
+            image,
+            functions,
+        }
     }
 }
 
@@ -207,6 +176,8 @@ pub struct ObservedProcess {
     samples: SampleWriter,
     loaded: Vec<(LoadedFile, DefinitionId, Option<Arc<FileTables>>)>,
     snapshot: Snapshot,
+    /// The code of the process.
+    code: ProcessCode,
     /// The preloaded library. Its frames are left out of stacks.
     observing: Option<DefinitionId>,
     /// Whether a stack had an address in no known file.
@@ -222,9 +193,15 @@ impl ObservedProcess {
             writer,
             loaded: Vec::new(),
             snapshot: Snapshot::new(Vec::new(), (0, 0)),
+            code: ProcessCode::default(),
             observing: None,
             has_met_unknown: false,
         }
+    }
+
+    /// Says which process this is, so that its code can be read. It must be the one that began then.
+    pub fn set_place(&mut self, pid: ProcessId, start: Option<ProcessStart>) {
+        self.code = ProcessCode::of(pid, start);
     }
 
     /// The writer of the pool.
@@ -267,6 +244,16 @@ impl ObservedProcess {
             })
             .collect();
         self.snapshot = Snapshot::new(placed, (0, 0));
+        let in_files = self.loaded.iter().filter_map(|(file, _, tables)| {
+            let tables = tables.as_ref()?;
+            Some(CodeFile {
+                bias: bias(file, tables),
+                code: Arc::clone(&tables.image.code),
+                path: file.found_at.clone(),
+                key: tables.key,
+            })
+        });
+        self.code.set_files(in_files.collect());
     }
 
     /// Whether an address is in one of the loaded files.
@@ -315,13 +302,15 @@ impl ObservedProcess {
             fp: stack.fp,
             lr: stack.lr,
         };
+        let code = CodeReader::new(&self.code, &self.snapshot);
         let to_walk = StackToWalk {
             registers,
             words: &words,
-            code: None,
+            code: Some(&code),
             generated: None,
         };
         let walked = walk(&self.snapshot, &mut files.cache, to_walk, &mut files.frames);
+        self.code.close();
         self.has_met_unknown |= walked.unknown.is_some();
         let span = SampleSpan {
             ticks: stack.ticks,
@@ -461,6 +450,7 @@ fn placed(file: &LoadedFile, id: DefinitionId, tables: &FileTables) -> Placed {
         end: end.wrapping_add(bias),
         bias,
         id,
+        code: Arc::clone(&tables.image.code),
         functions: tables.functions.clone(),
     }
 }

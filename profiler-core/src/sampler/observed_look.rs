@@ -94,6 +94,10 @@ impl CodeBytes for OtherCode<'_> {
     fn read(&self, address: u64, room: &mut [u8]) -> usize {
         self.0.read(address, room, MemoryKind::Any).bytes
     }
+
+    fn is_complete(&self) -> bool {
+        !self.0.is_closed()
+    }
 }
 
 impl LookTaken {

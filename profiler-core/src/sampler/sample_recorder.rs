@@ -401,8 +401,8 @@ impl SampleRecorder {
         let stack = StackToWalk {
             registers,
             words: stack,
-            code: is_waiting.then_some(&code),
-            generated: cfg!(target_arch = "x86_64").then_some(generated),
+            code: Some(&code),
+            generated: Some(generated),
         };
         let cache = if is_waiting {
             &mut self.waiting_cache

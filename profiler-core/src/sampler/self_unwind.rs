@@ -194,7 +194,8 @@ mod tests {
                     end,
                     bias: image.bias,
                     id: DefinitionId::NONE,
-                    functions: None,
+                    code: Arc::clone(&image.code),
+                    functions: image.functions(),
                 },
                 image,
             )

@@ -5,21 +5,28 @@
 //! thread's own. The immutable [`Snapshot`] holds all data about modules.
 
 use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, FrameAddress, Module, UnwindRegsNative, Unwinder,
-    UnwinderNative,
+    CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, Module, UnwindRegsNative,
+    Unwinder, UnwinderNative,
 };
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::PlacedFrame;
 use super::calls::{CodeReader, FunctionMap};
-use super::elf::Image;
+use super::elf::{CodeRange, Image};
 use super::frame_pointer::WaitingFunction;
 use super::function_starts::FunctionStarts;
 use super::generated_code::{Epilogue, GeneratedCode};
+use super::native_registers::{
+    frame_pointer, native, set_frame_pointer, set_stack_pointer, stack_pointer,
+};
+use super::return_address::{Facts, KeptFacts, Standing, standing};
 use super::storage::SmallRows;
+use super::without_tables::Uncovered;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
+use crate::sync::fixed::{AtomicU32, Ordering};
 use crate::sys::native::machine::Registers;
 
 type Tables = UnwinderNative<Arc<[u8]>, SmallRows>;
@@ -32,12 +39,32 @@ pub(super) struct Placed {
     /// The address at which the file's address 0 is loaded; may wrap around (two's complement).
     pub(super) bias: u64,
     pub(super) id: DefinitionId,
+    /// Its code, by the file's own addresses.
+    pub(super) code: Arc<[CodeRange]>,
     /// The starts of its functions. `None` if the file does not list them.
     pub(super) functions: Option<FunctionStarts>,
 }
 
+impl Placed {
+    /// Whether a function with unwinding tables contains an address.
+    fn is_covered(&self, address: u64) -> bool {
+        let starts = self.functions.as_ref();
+        starts.is_some_and(|starts| starts.containing(address.wrapping_sub(self.bias)).is_some())
+    }
+
+    /// Whether the code of the file contains an address.
+    fn is_executable(&self, address: u64) -> bool {
+        let address = address.wrapping_sub(self.bias);
+        self.code
+            .iter()
+            .any(|code| code.addresses.contains(&address))
+    }
+}
+
 /// The modules at one moment. Immutable: a newer one replaces it.
 pub(crate) struct Snapshot {
+    /// Distinguishes it from other snapshots, also of other processes.
+    number: u32,
     tables: Tables,
     /// Sorted by address.
     modules: Vec<Placed>,
@@ -61,7 +88,9 @@ impl Snapshot {
         for (placed, image) in &modules {
             tables.add_module(module_of(placed, image));
         }
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
         Self {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             tables,
             modules: modules.into_iter().map(|(placed, _)| placed).collect(),
             main_stack,
@@ -130,8 +159,11 @@ fn module_of(placed: &Placed, image: &Image) -> Module<Arc<[u8]>> {
     )
 }
 
-/// The unwinder's cache across stacks; about 16 KiB.
-pub(super) struct Cache(CacheNative<SmallRows>);
+/// The unwinder's cache across stacks; about 40 KiB.
+pub(super) struct Cache {
+    rules: CacheNative<SmallRows>,
+    facts: KeptFacts,
+}
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -141,7 +173,10 @@ impl std::fmt::Debug for Cache {
 
 impl Cache {
     pub(super) fn new() -> Self {
-        Self(CacheNative::new_in())
+        Self {
+            rules: CacheNative::new_in(),
+            facts: KeptFacts::new(),
+        }
     }
 }
 
@@ -232,16 +267,21 @@ fn walk_unguarded<S: StackWords>(
     frames: &mut [PlacedFrame],
     walked: &mut Walked,
 ) {
-    let beyond = std::cell::Cell::new(false);
-    let read = |address: u64| {
-        stack
-            .words
-            .word(address)
-            .ok_or_else(|| beyond.set(stack.words.is_beyond(address)))
-    };
-    let mut module = None;
     let mut regs = native(stack.registers);
     let mut at = FrameAddress::from_instruction_pointer(stack.registers.pc);
+    let mut walk = Walk {
+        snapshot,
+        cache,
+        stack,
+        beyond: Cell::new(false),
+        module: snapshot.module(at.address()),
+    };
+    let mut facts = Facts {
+        standing: Standing::Unknown,
+        is_covered: walk
+            .module
+            .is_some_and(|module| module.is_covered(at.address())),
+    };
     loop {
         let Some(place) = frames
             .len()
@@ -251,56 +291,188 @@ fn walk_unguarded<S: StackWords>(
             walked.cut = true;
             return;
         };
-        module = snapshot.module_near(module, at.address());
-        *place = (frame_in(module, at.address()), stack_pointer(&regs));
+        *place = (frame_in(walk.module, at.address()), stack_pointer(&regs));
         walked.len += 1;
-        let mut epilogue = None;
-        if snapshot
-            .module_near(module, at.address_for_lookup())
-            .is_none()
-        {
+        if !walk.is_in_module(at) {
             walked.unknown = walked.unknown.or(Some(at.address()));
-            epilogue = stack
-                .generated
-                .and_then(|generated| generated.epilogue(at.address()));
         }
-        beyond.set(false);
-        let mut unwind_frame = |regs: &mut UnwindRegsNative| {
-            snapshot
-                .tables
-                .unwind_frame(at, regs, &mut cache.0, &mut &read)
-        };
-        let before = regs;
-        let mut next = match epilogue {
-            Some(epilogue) => run_epilogue(epilogue, &mut regs, &read),
-            None => unwind_frame(&mut regs),
-        };
-        if epilogue.is_none() && next.is_err() && frame_pointer(&before) == UNKNOWN_FRAME_POINTER {
-            // Only the rule for a frame record, `(sp, fp) = (fp + 16, *fp)`, fails in this way.
-            let needs_record = next == Err(framehop::Error::FramepointerUnwindingMovedBackwards);
-            walked.has_spoiled_cache |= !needs_record;
-            let pointer = stack
-                .code
-                .filter(|_| needs_record && cfg!(target_arch = "x86_64"))
-                .and_then(|code| find_frame_pointer(snapshot, &stack, code, at, &before));
-            if let Some(pointer) = pointer {
-                regs = before;
-                set_frame_pointer(&mut regs, pointer);
-                next = unwind_frame(&mut regs);
-            }
-        }
-        let outer = next.map(|address| address.map(FrameAddress::from_return_address));
-        match outer {
-            Ok(Some(Some(outer))) => at = outer,
-            Ok(None | Some(None)) => return,
+        walk.beyond.set(false);
+        let outer = match walk.step((at, facts), &mut regs, walked) {
+            Ok(outer) => outer.and_then(FrameAddress::from_return_address),
             // A thread's outermost function has a null return address.
-            Err(framehop::Error::ReturnAddressIsNull) => return,
+            Err(Error::ReturnAddressIsNull) => return,
             Err(_) => {
-                walked.cut = beyond.get();
-                walked.failed = !beyond.get();
+                walked.cut = walk.beyond.get();
+                walked.failed = !walk.beyond.get();
                 return;
             }
+        };
+        let Some(outer) = outer else { return };
+        walk.module = snapshot.module_near(walk.module, outer.address());
+        let found = walk.facts(outer);
+        if !walk.is_accepted(outer.address(), found, facts) {
+            walked.failed = true;
+            walked.unknown = walked
+                .unknown
+                .or(walk.module.is_none().then(|| outer.address()));
+            return;
         }
+        (at, facts) = (outer, found);
+    }
+}
+
+/// One walk of a stack.
+struct Walk<'a, S> {
+    snapshot: &'a Snapshot,
+    cache: &'a mut Cache,
+    stack: StackToWalk<'a, S>,
+    /// Whether the last word that was not available is beyond the available piece.
+    beyond: Cell<bool>,
+    /// The module of the present frame.
+    module: Option<&'a Placed>,
+}
+
+impl<'a, S: StackWords> Walk<'a, S> {
+    fn read(&self, address: u64) -> Result<u64, ()> {
+        let words = self.stack.words;
+        words
+            .word(address)
+            .ok_or_else(|| self.beyond.set(words.is_beyond(address)))
+    }
+
+    fn is_in_module(&self, at: FrameAddress) -> bool {
+        let module = self
+            .snapshot
+            .module_near(self.module, at.address_for_lookup());
+        module.is_some()
+    }
+
+    /// Unwinds a frame; returns the return address. `None` at the end of the stack.
+    fn step(
+        &mut self,
+        (at, facts): (FrameAddress, Facts),
+        regs: &mut UnwindRegsNative,
+        walked: &mut Walked,
+    ) -> Result<Option<u64>, Error> {
+        if facts.is_covered {
+            return self.by_tables(at, regs, walked);
+        }
+        let is_in_module = self.is_in_module(at);
+        if let Some(generated) = self.stack.generated.filter(|_| !is_in_module)
+            && let Some(epilogue) = generated.epilogue(at.address())
+        {
+            return run_epilogue(epilogue, regs, &|address| self.read(address));
+        }
+        let code = self.stack.code;
+        let uncovered = Uncovered {
+            at,
+            is_in_module,
+            read: &|address| self.read(address),
+            code,
+            standing: &|address| self.find_standing(self.snapshot.module(address), address),
+            is_code: &|address| {
+                let module = self.snapshot.module(address);
+                module.is_some_and(|module| module.is_executable(address))
+            },
+            is_covered: &|address| {
+                let module = self.snapshot.module(address);
+                module.is_some_and(|module| module.is_covered(address))
+            },
+        };
+        uncovered.step(regs)
+    }
+
+    fn by_tables(
+        &mut self,
+        at: FrameAddress,
+        regs: &mut UnwindRegsNative,
+        walked: &mut Walked,
+    ) -> Result<Option<u64>, Error> {
+        let (words, beyond) = (self.stack.words, &self.beyond);
+        let read = |address: u64| {
+            words
+                .word(address)
+                .ok_or_else(|| beyond.set(words.is_beyond(address)))
+        };
+        let tables = &self.snapshot.tables;
+        let rules = &mut self.cache.rules;
+        let mut unwind_frame =
+            |regs: &mut UnwindRegsNative| tables.unwind_frame(at, regs, rules, &mut &read);
+        let before = *regs;
+        let next = unwind_frame(regs);
+        if next.is_ok() || frame_pointer(&before) != UNKNOWN_FRAME_POINTER {
+            return next;
+        }
+        // Only the rule for a frame record, `(sp, fp) = (fp + 16, *fp)`, fails in this way.
+        let needs_record = next == Err(Error::FramepointerUnwindingMovedBackwards);
+        walked.has_spoiled_cache |= !needs_record;
+        let pointer = self
+            .stack
+            .code
+            .filter(|_| needs_record && cfg!(target_arch = "x86_64"))
+            .and_then(|code| find_frame_pointer(self.snapshot, &self.stack, code, at, &before));
+        let Some(pointer) = pointer else { return next };
+        *regs = before;
+        set_frame_pointer(regs, pointer);
+        unwind_frame(regs)
+    }
+
+    /// What is known of a return address in the present module.
+    fn facts(&self, at: FrameAddress) -> Facts {
+        let find = || {
+            let lookup = at.address_for_lookup();
+            let module = self.snapshot.module_near(self.module, lookup);
+            let facts = Facts {
+                standing: self.find_standing(self.module, at.address()),
+                is_covered: module.is_some_and(|module| module.is_covered(lookup)),
+            };
+            // Code that is generated later may be at an address that is none now.
+            let is_certain = matches!(
+                facts.standing,
+                Standing::BehindCall | Standing::SignalReturn
+            );
+            (facts, is_certain || self.stack.code.is_none())
+        };
+        self.cache
+            .facts
+            .get(self.snapshot.number, at.address(), find)
+    }
+
+    /// What is known of an address in this module, or in none.
+    fn find_standing(&self, module: Option<&Placed>, address: u64) -> Standing {
+        let found = match (module, self.stack.code, self.stack.generated) {
+            (Some(module), ..) if !module.is_executable(address.wrapping_sub(1)) => {
+                Some(Standing::Elsewhere)
+            }
+            (_, None, _) => None,
+            (Some(_), Some(code), _) => standing(
+                address,
+                |first, room| code.read(first, room).len(),
+                |target| self.snapshot.module(target).is_some(),
+            ),
+            (None, _, Some(generated)) if !generated.ranges.contains(address) => {
+                Some(Standing::Elsewhere)
+            }
+            (None, Some(code), _) => standing(
+                address,
+                |first, room| code.read_anywhere(first, room),
+                |_| true,
+            )
+            .or_else(|| code.is_complete().then_some(Standing::Elsewhere)),
+        };
+        found.unwrap_or(Standing::Unknown)
+    }
+
+    /// Whether an address that a frame with these facts returned is its caller.
+    fn is_accepted(&self, address: u64, found: Facts, frame: Facts) -> bool {
+        if found.standing != Standing::Elsewhere || frame.standing == Standing::SignalReturn {
+            return true; // a signal may interrupt any instruction
+        }
+        // The function that ends a thread or a coroutine is often called by nothing. Without tables,
+        // `Uncovered` has decided.
+        let module = self.module.filter(|module| module.is_executable(address));
+        module.is_some()
+            && (!frame.is_covered || self.snapshot.function_start(address) == Some(address))
     }
 }
 
@@ -348,136 +520,5 @@ fn find_frame_pointer<S: StackWords>(
     function.frame_pointer()
 }
 
-#[cfg(target_arch = "x86_64")]
-fn native(registers: Registers) -> UnwindRegsNative {
-    UnwindRegsNative::new(registers.pc, registers.sp, registers.fp)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn stack_pointer(regs: &UnwindRegsNative) -> u64 {
-    regs.sp()
-}
-
-#[cfg(target_arch = "x86_64")]
-fn set_stack_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
-    regs.set_sp(pointer);
-}
-
-#[cfg(target_arch = "x86_64")]
-fn frame_pointer(regs: &UnwindRegsNative) -> u64 {
-    regs.bp()
-}
-
-#[cfg(target_arch = "x86_64")]
-fn set_frame_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
-    regs.set_bp(pointer);
-}
-
-/// Removes the signature from return addresses: user addresses have 48 bits, or 52.
-#[cfg(target_arch = "aarch64")]
-fn native(registers: Registers) -> UnwindRegsNative {
-    let mask = framehop::aarch64::PtrAuthMask((1 << 48) - 1);
-    UnwindRegsNative::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
-}
-
-#[cfg(target_arch = "aarch64")]
-fn stack_pointer(regs: &UnwindRegsNative) -> u64 {
-    regs.sp()
-}
-
-#[cfg(target_arch = "aarch64")]
-fn set_stack_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
-    regs.set_sp(pointer);
-}
-
-#[cfg(target_arch = "aarch64")]
-fn frame_pointer(regs: &UnwindRegsNative) -> u64 {
-    regs.fp()
-}
-
-#[cfg(target_arch = "aarch64")]
-fn set_frame_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
-    regs.set_fp(pointer);
-}
-
 #[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
-    use super::super::calls::CodeBytes;
-    use super::super::generated_code::{GeneratedRanges, KnownEpilogues};
-    use super::*;
-
-    /// Two functions that are about to return, each in another way.
-    const TRAMPOLINE: u64 = 0x1000;
-    const WITH_FRAME: u64 = 0x1010;
-
-    struct TwoEpilogues;
-
-    impl CodeBytes for TwoEpilogues {
-        fn read(&self, address: u64, room: &mut [u8]) -> usize {
-            let code: [u8; 5] = match address {
-                TRAMPOLINE => [0x48, 0x83, 0xc4, 0x08, 0xc3],
-                WITH_FRAME => [0x5d, 0xc3, 0xcc, 0xcc, 0xcc],
-                _ => [0xcc; 5],
-            };
-            let len = room.len().min(code.len());
-            room[..len].copy_from_slice(&code[..len]);
-            len
-        }
-    }
-
-    /// Walks the stack of a thread in the trampoline, whose stack has these words at 0x7000.
-    fn walk_from_trampoline(
-        words: &[u64],
-        (sp, fp): (u64, u64),
-        is_generated: bool,
-    ) -> (Walked, [(Frame, u64); 4]) {
-        let snapshot = Snapshot::new(Vec::new(), (0, 0));
-        let ranges = GeneratedRanges::of(vec![(0x1000, 0x2000)]);
-        let known = KnownEpilogues::new();
-        let generated = GeneratedCode {
-            ranges: &ranges,
-            known: &known,
-            code: &TwoEpilogues,
-        };
-        let copied = Copied {
-            start: 0x7000,
-            words,
-            is_cut: false,
-        };
-        let (pc, lr) = (TRAMPOLINE, 0);
-        let stack = StackToWalk {
-            registers: Registers { pc, sp, fp, lr },
-            words: &copied,
-            code: None,
-            generated: is_generated.then_some(generated),
-        };
-        let mut frames = [(Frame::Unknown(0), 0); 4];
-        let walked = walk(&snapshot, &mut Cache::new(), stack, &mut frames);
-        (walked, frames)
-    }
-
-    #[test]
-    fn generated_functions_without_a_frame_pointer_are_unwound_by_their_epilogues() {
-        // The word that the trampoline skips, its return address, the saved frame pointer, and the
-        // end of the stack.
-        let words = [7, WITH_FRAME, 0x7100, 0];
-        let pointers = (0x7000, UNKNOWN_FRAME_POINTER);
-        let (walked, frames) = walk_from_trampoline(&words, pointers, true);
-        assert_eq!((walked.len, walked.cut, walked.failed), (2, false, false));
-        let outermost_first = [
-            (Frame::Unknown(WITH_FRAME), 0x7010),
-            (Frame::Unknown(TRAMPOLINE), 0x7000),
-        ];
-        assert_eq!(frames[2..], outermost_first);
-        let (walked, _) = walk_from_trampoline(&words, pointers, false);
-        assert!(walked.failed, "the frame pointer is not known");
-    }
-
-    #[test]
-    fn an_epilogue_whose_words_are_not_on_the_stack_ends_the_walk() {
-        for sp in [0x7000, u64::MAX - 7, u64::MAX - 15] {
-            let (walked, _) = walk_from_trampoline(&[7], (sp, 0), true);
-            assert_eq!((walked.len, walked.failed), (1, true), "{sp:#x}");
-        }
-    }
-}
+mod tests;

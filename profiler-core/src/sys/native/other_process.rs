@@ -210,6 +210,11 @@ impl OtherMemory {
         }
     }
 
+    /// Whether nothing can be read, because the system forbids it.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.pages.is_none()
+    }
+
     /// Fills `room` with the bytes from `address` on, up to the first page that is not resident or
     /// is of another kind. A page of private memory that the process has never touched, such as a
     /// part of a large variable on a stack, is filled with zeros if a resident page follows.
