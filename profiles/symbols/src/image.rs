@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::Path;
 
 use object::ReadRef;
 use object::read::elf::Sym;
@@ -16,6 +17,7 @@ use object::{
 use ruzstd::decoding::FrameDecoder;
 
 use super::bytes::Bytes;
+use super::problem::Problem;
 
 /// Limit on the rows read from a symbol table. The largest existing programs have about as many.
 const MAX_SYMBOLS: usize = 1 << 21;
@@ -282,6 +284,25 @@ pub(super) enum SectionError {
     /// The file cannot be parsed.
     #[error(transparent)]
     Damaged(#[from] object::Error),
+    /// The index of a package of split files cannot be read.
+    #[error(transparent)]
+    BadPackage(#[from] gimli::Error),
+}
+
+impl SectionError {
+    /// The problem of the file that has the section.
+    pub(super) fn problem(&self, path: &Path) -> Problem {
+        let path = path.to_owned();
+        match self {
+            Self::TooMuch => Problem::TooMuch(path),
+            Self::BadPacking | Self::Damaged(_) | Self::BadPackage(_) => {
+                Problem::BadDebugInformation {
+                    path,
+                    reason: self.to_string(),
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

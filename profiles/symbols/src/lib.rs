@@ -40,6 +40,7 @@ mod cache;
 mod demangle;
 mod dwarf;
 mod image;
+mod kept;
 mod locate;
 mod machine_code;
 mod minidebug;

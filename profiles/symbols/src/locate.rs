@@ -44,7 +44,21 @@ pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<F
             build_id,
         );
     }
+    let kept = options.kept.of(path);
     let path = on_disk(path);
+    let mut kept = kept.iter().filter_map(|file| file.try_clone().ok());
+    let kept = kept.find_map(|file| {
+        let source = Source::file(file, options.file_limit, &options.budget);
+        let path = path.to_owned();
+        verified(Opened { path, source }, build_id).ok()
+    });
+    if let Some(found) = kept {
+        let unverified = false; // it is the file that the process has loaded
+        return Ok(Found {
+            unverified,
+            ..found
+        });
+    }
     let own = open(path, options).and_then(|file| verified(file, build_id));
     if build_id.is_empty() {
         return own;

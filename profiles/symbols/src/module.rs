@@ -173,17 +173,6 @@ fn parsed_bytes<'f>(
     }
 }
 
-fn section_problem(path: &Path, error: &SectionError) -> Problem {
-    let path = path.to_owned();
-    match error {
-        SectionError::TooMuch => Problem::TooMuch(path),
-        SectionError::BadPacking | SectionError::Damaged(_) => Problem::BadDebugInformation {
-            path,
-            reason: error.to_string(),
-        },
-    }
-}
-
 /// The file with the debug information.
 struct Debug<'d> {
     image: &'d Image<'d>,
@@ -207,7 +196,7 @@ impl Debug<'_> {
         let sections = match Sections::load(self.image) {
             Ok(sections) => sections,
             Err(error) => {
-                problems.push(section_problem(self.path, &error));
+                problems.push(error.problem(self.path));
                 return nothing();
             }
         };
@@ -217,7 +206,11 @@ impl Debug<'_> {
             .as_ref()
             .and_then(|image| Sections::load(image).ok());
         let package_file = dwarf::open_package(self.program, options);
-        let package = package_file.as_ref().and_then(dwarf::package_sections);
+        let package = package_file.as_ref().and_then(|file| {
+            let sections = dwarf::package_sections(file);
+            let complain = |error: SectionError| problems.push(error.problem(&file.path));
+            sections.map_err(complain).ok()
+        });
         let files = DebugFiles {
             sections: &sections,
             shared: shared.as_ref(),
@@ -305,7 +298,7 @@ fn table<'d>(
             SymbolTable::new(raw)
         }
         Err(error) => {
-            problems.push(section_problem(path, &error));
+            problems.push(error.problem(path));
             SymbolTable::default()
         }
     }

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
 
+use super::kept::KeptFiles;
 use super::options::SymbolOptions;
 
 /// The remaining bytes that may be read.
@@ -36,6 +37,7 @@ impl Budget {
 pub(super) struct Reading {
     options: SymbolOptions,
     pub(super) budget: Budget,
+    pub(super) kept: KeptFiles,
 }
 
 impl Reading {
@@ -43,7 +45,13 @@ impl Reading {
         Self {
             options: options.clone(),
             budget: Budget::new(left),
+            kept: KeptFiles::default(),
         }
+    }
+
+    /// The same, with open files of modules.
+    pub(super) fn with_kept(self, kept: KeptFiles) -> Self {
+        Self { kept, ..self }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::cache::{Cache, Identity};
 use super::demangle;
+use super::kept::KeptFiles;
 use super::module::{self, Outcome};
 use super::module_key::{ModuleKey, Wanted};
 use super::options::SymbolOptions;
@@ -37,6 +38,7 @@ pub struct SymbolProgress<'a> {
 pub struct Symbols {
     options: SymbolOptions,
     cache: Cache,
+    kept: KeptFiles,
 }
 
 impl Symbols {
@@ -45,7 +47,13 @@ impl Symbols {
         Self {
             options,
             cache: Cache::default(),
+            kept: KeptFiles::default(),
         }
+    }
+
+    /// Uses these open files of modules.
+    pub(super) fn with_kept(self, kept: KeptFiles) -> Self {
+        Self { kept, ..self }
     }
 
     /// Looks up addresses; the result is in the order of `addresses`.
@@ -170,7 +178,7 @@ impl Symbols {
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
-            let found = look_into(key, &missing, &self.options, left);
+            let found = look_into(key, &missing, (&self.options, &self.kept), left);
             module.add(&missing, &found.places, found.bytes);
             let unread = missing.len() - found.places.len();
             module.report = ModuleReport {
@@ -194,11 +202,11 @@ impl Symbols {
 fn look_into(
     key: ModuleKey<'_>,
     missing: &[u64],
-    options: &SymbolOptions,
+    (options, kept): (&SymbolOptions, &KeptFiles),
     left: &mut u64,
 ) -> Outcome {
     let looked = on_symbol_stack(|| {
-        let reading = Reading::new(options, *left);
+        let reading = Reading::new(options, *left).with_kept(kept.clone());
         let found = module::look_up(key.path, key.build_id, missing, &reading);
         (found, reading.budget.left())
     });

@@ -286,6 +286,44 @@ fn split_debug_information_is_read_from_its_own_file_or_a_package() {
 }
 
 #[test]
+fn a_package_with_location_lists_is_read_and_a_damaged_one_is_reported() {
+    if Command::new("dwp").arg("--version").output().is_err() {
+        println!("skipped: dwp is not installed");
+        return;
+    }
+    let built = build::c(&["-g", "-O2", "-gdwarf-4", "-gsplit-dwarf"]);
+    let package = built.folder.path().join("program.dwp");
+    run(Command::new("dwp")
+        .arg("-o")
+        .arg(&package)
+        .arg("-e")
+        .arg(&built.program)
+        .current_dir(&built.folder));
+    for file in std::fs::read_dir(&built.folder).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_some_and(|extension| extension == "dwo") {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+    let bytes = std::fs::read(&package).unwrap();
+    let name = b".debug_loc.dwo\0";
+    let lists = bytes.windows(name.len()).position(|text| text == name);
+    let lists = lists.expect("optimised code has location lists");
+    check_all(&built, &mut built.symbols());
+
+    // The index names a section that is not there any more.
+    let mut damaged = bytes;
+    damaged[lists + 1] = b'x';
+    std::fs::write(&package, damaged).unwrap();
+    let mut symbols = built.symbols();
+    let names = built.mark(1, &mut symbols);
+    assert!(!names.is_empty(), "lines are still there");
+    let problems = &symbols.reports()[0].problems;
+    let is_of_package = |problem: &Problem| matches!(problem, Problem::BadDebugInformation { path, .. } if *path == package);
+    assert!(problems.iter().any(is_of_package), "{problems:?}");
+}
+
+#[test]
 fn a_symbol_table_alone_gives_functions() {
     let built = build::c(&["-g"]);
     run(Command::new("strip").arg("-g").arg(&built.program));

@@ -280,9 +280,13 @@ impl<'a> Search<'_, 'a> {
             hit.compose(&walked, unit, names, batch);
             return Ok(());
         };
-        if !self.in_package(index, &hit, batch)?
-            && !self.in_split_file(index, &path, &hit, batch)?
-        {
+        let in_package = self.in_package(index, &hit, batch);
+        let package = split::package_path(self.files.program);
+        if found(in_package, &package, batch)? {
+            return Ok(());
+        }
+        let in_split_file = self.in_split_file(index, &path, &hit, batch);
+        if !found(in_split_file, &path, batch)? {
             batch.note(Problem::NoSplitFile(path));
             hit.compose_lines(batch);
         }
@@ -296,9 +300,10 @@ impl<'a> Search<'_, 'a> {
         hit: &Hit<'_, '_>,
         batch: &mut Batch<'_>,
     ) -> Result<bool, Stop> {
-        let Some(package) = self.files.package.and_then(|package| package.borrow().ok()) else {
+        let Some(package) = self.files.package else {
             return Ok(false);
         };
+        let package = package.borrow()?;
         let whole = self.files.sections.borrow();
         let skeleton = self.units.seen_by(&whole, self.units.work).load(index)?;
         let Some(number) = skeleton.dwo_id else {
@@ -321,8 +326,12 @@ impl<'a> Search<'_, 'a> {
         let Some(file) = split::open(path, self.files.program, self.files.options) else {
             return Ok(false);
         };
-        let Some(sections) = split::sections(&file) else {
-            return Ok(false);
+        let sections = match split::sections(&file) {
+            Ok(sections) => sections,
+            Err(error) => {
+                batch.note(error.problem(&file.path));
+                return Ok(false);
+            }
         };
         let whole = self.files.sections.borrow();
         let skeleton = self.units.seen_by(&whole, self.units.work).load(index)?;
@@ -348,6 +357,19 @@ impl<'a> Search<'_, 'a> {
         let walked = walk::walk(&units, &unit, hit.addresses)?;
         hit.compose(&walked, &unit, &mut Names::new(&units, None), batch);
         Ok(true)
+    }
+}
+
+/// Whether a unit was found in a file. A file that cannot be read is reported, and the unit is
+/// looked up elsewhere.
+fn found(result: Result<bool, Stop>, file: &Path, batch: &mut Batch<'_>) -> Result<bool, Stop> {
+    match result {
+        Err(Stop::Exhausted) => Err(Stop::Exhausted),
+        Err(stop) => {
+            batch.complain(file, stop);
+            Ok(false)
+        }
+        found => found,
     }
 }
 

@@ -48,6 +48,16 @@ fn is_needed(id: SectionId) -> bool {
     )
 }
 
+/// Whether the index of a package may name parts of the section. The reader needs all of them to
+/// find a unit, also those that it does not read.
+fn is_in_index(id: SectionId) -> bool {
+    use SectionId as Id;
+    matches!(
+        id,
+        Id::DebugLoc | Id::DebugLocLists | Id::DebugMacinfo | Id::DebugMacro | Id::DebugTypes
+    )
+}
+
 fn endian(image: &Image<'_>) -> RunTimeEndian {
     if image.is_little_endian() {
         RunTimeEndian::Little
@@ -103,15 +113,21 @@ impl<'d> Sections<'d> {
 }
 
 impl<'d> PackageSections<'d> {
-    /// Loads the sections of a package; `None` if it cannot be read.
-    pub(crate) fn load(image: &Image<'d>) -> Option<Self> {
+    /// Loads the sections of a package.
+    pub(crate) fn load(image: &Image<'d>) -> Result<Self, SectionError> {
         let mut bytes = 0;
-        let mut load = |id: SectionId| {
-            section(image, id.dwo_name().filter(|_| is_needed(id)), &mut bytes)
-                .map_err(|_| gimli::Error::MissingUnitDie)
+        let mut further = 0;
+        let load = |id: SectionId| {
+            let bytes = if is_in_index(id) {
+                &mut further
+            } else {
+                &mut bytes
+            };
+            let name = id.dwo_name().filter(|_| is_needed(id) || is_in_index(id));
+            section(image, name, bytes)
         };
-        let sections = DwarfPackageSections::load(&mut load).ok()?;
-        Some(Self {
+        let sections = DwarfPackageSections::load(load)?;
+        Ok(Self {
             sections,
             endian: endian(image),
             bytes,

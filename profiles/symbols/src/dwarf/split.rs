@@ -10,21 +10,26 @@ use gimli::{Unit, UnitRef};
 
 use super::sections::{PackageSections, Sections, Slice};
 use super::units::Units;
-use crate::image::Image;
+use crate::image::{Image, SectionError};
 use crate::locate;
 use crate::locate::Opened;
 use crate::reading::Reading;
 
 /// Opens `FILE.dwp`.
 pub(crate) fn open_package(of: &Path, options: &Reading) -> Option<Opened> {
+    locate::open(&package_path(of), options).ok()
+}
+
+/// The path of the package of a program.
+pub(super) fn package_path(of: &Path) -> PathBuf {
     let mut name = of.as_os_str().to_owned();
     name.push(".dwp");
-    locate::open(Path::new(&name), options).ok()
+    name.into()
 }
 
 /// The sections of a package.
-pub(crate) fn package_sections(package: &Opened) -> Option<PackageSections<'_>> {
-    PackageSections::load(&Image::parse(package.source.bytes()).ok()?)
+pub(crate) fn package_sections(package: &Opened) -> Result<PackageSections<'_>, SectionError> {
+    PackageSections::load(&Image::parse(package.source.bytes())?)
 }
 
 /// The path of a unit's split file, as recorded by the compiler; `None` if the unit has none.
@@ -48,9 +53,8 @@ pub(super) fn open(path: &Path, program: &Path, options: &Reading) -> Option<Ope
 }
 
 /// The sections of a split file.
-pub(super) fn sections(file: &Opened) -> Option<Sections<'_>> {
-    let image = Image::parse(file.source.bytes()).ok()?;
-    Sections::load_split(&image).ok()
+pub(super) fn sections(file: &Opened) -> Result<Sections<'_>, SectionError> {
+    Sections::load_split(&Image::parse(file.source.bytes())?)
 }
 
 /// The unit of a split file that belongs to `skeleton`.
