@@ -36,6 +36,9 @@ pub(crate) fn run(options: &ImportArgs) -> Result<()> {
     let imported = import_cpuprofile_with(&options.file, &output, &listener);
     line.clear();
     let imported = imported?;
+    for remark in &imported.remarks {
+        say(&format!("note: {remark}"));
+    }
     say(&format!("{} samples", imported.samples));
     say(&format!(
         "wrote {} ({} bytes)",

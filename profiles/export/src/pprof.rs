@@ -90,6 +90,9 @@ pub(super) struct Profile<W> {
     locations: Numbered<(u64, u64, u64, u64)>,
     /// Start of the first slice and end of the last, in nanoseconds since the session's start.
     times: Option<(i64, i64)>,
+    /// Whether a sample has processor time, and whether one has wall time.
+    has_cpu: bool,
+    has_wall: bool,
     /// The locations of the frames of the present tables.
     known: ByRow<u64>,
     /// The locations of the sample that is being written, the innermost first.
@@ -148,6 +151,8 @@ impl<W: Write> Profile<W> {
             mappings: HashMap::new(),
             locations: HashMap::new(),
             times: None,
+            has_cpu: false,
+            has_wall: false,
             known: ByRow::default(),
             stack: Vec::new(),
             sample: Message::default(),
@@ -188,6 +193,8 @@ impl<W: Write> Profile<W> {
     /// Writes the sample of a stack.
     fn sample(&mut self, tables: &Tables, sum: &GroupSum, labels: &Message) -> std::io::Result<()> {
         self.locate(tables, sum.stack);
+        self.has_cpu |= sum.cpu_ns > 0;
+        self.has_wall |= sum.wall_ns > 0;
         let mut sample = std::mem::take(&mut self.sample);
         sample.clear();
         sample.numbers(1, &self.stack);
@@ -371,7 +378,8 @@ impl<W: Write> Profile<W> {
         }
         let period = self.value_type("wall", "nanoseconds");
         self.put(field::PERIOD_TYPE, &period)?;
-        let shown = if survey.meta.cpu_unit_ns().is_some() {
+        // An imported profile has a unit of processor time, and none of it.
+        let shown = if survey.meta.cpu_unit_ns().is_some() && (self.has_cpu || !self.has_wall) {
             "cpu"
         } else {
             "wall"

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::ExportError;
 use super::call_tree::{CallId, CallNode, CallTree};
 use super::folded::push_plain;
-use super::import::{self, CallFrame, Node, Origin, Profile};
+use super::import::{self, CallFrame, Node, Origin, TimedSample, Timing};
 use profiler_files::output::ProfileFile;
 
 /// A stack with its time.
@@ -40,25 +40,20 @@ pub fn write_profile<'s>(
     to: &Path,
 ) -> Result<u64, ExportError> {
     let mut tree: CallTree<&str, u64> = CallTree::default();
-    let mut profile = Profile {
-        nodes: Vec::new(),
-        start_time: 0.0,
-        end_time: 0.0,
-        samples: Vec::new(),
-        time_deltas: Vec::new(),
-    };
-    let mut before_us = 0;
+    let mut timing = Timing::default();
     for stack in stacks.filter(|stack| stack.us > 0) {
         let path = stack.path.iter().map(String::as_str);
         let unknown = stack.path.is_empty().then_some(UNKNOWN);
         let place = tree.add(path.chain(unknown), 0); // the samples have the times
-        profile.samples.push(number(place));
-        profile.time_deltas.push(before_us as f64);
-        profile.end_time += stack.us as f64;
-        before_us = stack.us;
+        timing.samples.push(TimedSample {
+            node: number(place),
+            at_us: timing.length_us,
+            us: stack.us as f64,
+        });
+        timing.length_us += stack.us as f64;
     }
-    profile.nodes = tree.nodes().map(node).collect();
-    Ok(import::write(&profile, name, STACKS, to)?.bytes)
+    let nodes: Vec<Node> = tree.nodes().map(node).collect();
+    Ok(import::write(&nodes, &timing, (name, STACKS), to)?.bytes)
 }
 
 /// The number of a node in the profile.
@@ -78,6 +73,7 @@ fn node((id, node): (CallId, &CallNode<&str, u64>)) -> Node {
         },
         children: Vec::new(),
         parent: Some(number(node.caller)),
+        hits: 0,
     }
 }
 

@@ -174,6 +174,14 @@ impl Tables {
         self.stack(node).map(|(_, frame)| frame.func)
     }
 
+    /// The stacks that end in a function with a name, from this one out, with these functions.
+    pub fn named_nodes(&self, id: NodeId) -> impl Iterator<Item = (NodeId, FuncId)> {
+        let nodes = std::iter::successors(self.named(id), move |at| {
+            self.named(self.node(*at)?.caller?)
+        });
+        nodes.filter_map(|id| Some((id, self.frame(self.node(id)?.frame)?.func)))
+    }
+
     /// A function, if it has a name.
     pub fn function(&self, id: FuncId) -> Option<Function<'_>> {
         let func = self.funcs.get(id.0 as usize)?;
