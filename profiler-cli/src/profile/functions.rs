@@ -4,8 +4,8 @@
 //! processor time since the previous sample. This cost is the innermost function's own cost. It is
 //! added once to the total of every function on the stack, even if the function calls itself. The
 //! cost of a sample without a stack is in the total of all samples, and in no function.
-//! Invariant: memory grows with the samples in the file and their stacks, not with the numbers in
-//! the file.
+//! Invariants: memory grows with the samples in the file and their stacks, not with the numbers in
+//! the file; time grows with the samples and the table of stacks, not with the depth of each sample.
 //!
 //! The samples can be divided into blocks, whose costs are added up separately: `profiler diff`
 //! estimates from them how much the cost of a function varies. A sample that lasts longer than a
@@ -18,7 +18,9 @@ use profiler_reader as reading;
 use profiler_reader::{Meta, NodeId, Tables, Thread};
 
 use super::blocks::Blocks;
+use super::call_paths::CallPaths;
 use super::cost::{Cost, Costs};
+use super::stack_sums::StackSums;
 
 /// A function and its library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,9 +118,6 @@ impl StackCosts {
     }
 }
 
-/// The numbers of the functions in a table, as far as they are known.
-type Lookups<'l> = &'l mut [Option<usize>];
-
 /// The costs of the functions of a profile, or of some of its threads.
 #[derive(Debug)]
 pub(crate) struct Functions {
@@ -126,9 +125,6 @@ pub(crate) struct Functions {
     numbers: HashMap<Function, usize>,
     /// The blocks of the first function, of the second, and so on.
     costs: Vec<Costs>,
-    /// For each function, the number of the last stack on which it was found.
-    last_stack: Vec<u64>,
-    stacks: u64,
     /// The costs of all samples by block, including those without a stack.
     all: Vec<Cost>,
     /// The cost of the samples without a stack.
@@ -145,8 +141,6 @@ impl Functions {
             collection,
             numbers: HashMap::new(),
             costs: Vec::new(),
-            last_stack: Vec::new(),
-            stacks: 0,
             all: vec![Cost::default(); collection.blocks.count],
             without_stack: Cost::default(),
             shared: StackCosts::default(),
@@ -172,65 +166,62 @@ impl Functions {
     }
 
     fn add_stacks(&mut self, tables: &Tables, stacks: StackCosts) {
-        let mut lookups = vec![None; tables.func_count()];
         // The order determines how sums are rounded.
         let mut stacks = stacks.costs;
         stacks.sort_unstable_by_key(|stack| stack.place);
+        let numbers = self.numbers_of(tables, &stacks);
+        let mut sums = StackSums::new(tables, &numbers);
         let mut of_all_blocks: BTreeMap<NodeId, Cost> = BTreeMap::new();
-        for StackCost { place, cost, .. } in stacks {
-            let (block, stack) = place;
-            if let Some(all) = self.all.get_mut(block) {
-                *all += cost;
-            }
-            if let Some(stack) = stack {
-                self.add_stack(tables, (block, stack), cost, &mut lookups);
-                if self.collection.with_tree {
-                    *of_all_blocks.entry(stack).or_default() += cost;
+        for of_block in stacks.chunk_by(|one, other| one.place.0 == other.place.0) {
+            let block = of_block.first().map_or(0, |stack| stack.place.0);
+            for StackCost { place, cost, .. } in of_block {
+                if let Some(all) = self.all.get_mut(block) {
+                    *all += *cost;
                 }
-            } else {
-                self.without_stack += cost;
+                let Some(stack) = place.1 else {
+                    self.without_stack += *cost;
+                    continue;
+                };
+                if self.collection.with_tree {
+                    *of_all_blocks.entry(stack).or_default() += *cost;
+                }
+                if let Some(number) = sums.add(stack, *cost) {
+                    self.change(number, block, |costs| costs.own += *cost);
+                }
             }
+            sums.take(|number, total| self.change(number, block, |costs| costs.total += total));
         }
+        let mut paths = CallPaths::new(tables, &numbers);
         for (stack, cost) in of_all_blocks {
-            let number = |func: reading::FuncId| lookups.get(func.0 as usize).copied().flatten();
-            let mut path: Vec<usize> = tables.functions(stack).filter_map(number).collect();
-            path.reverse();
-            self.tree.add(path, cost);
+            paths.add(&mut self.tree, stack, cost);
         }
     }
 
-    fn add_stack(
-        &mut self,
-        tables: &Tables,
-        (block, stack): (usize, NodeId),
-        cost: Cost,
-        lookups: Lookups<'_>,
-    ) {
-        self.stacks += 1;
-        let mut is_own = true;
-        // A stack that is not in the table has no functions.
-        for func in tables.functions(stack) {
-            let Some(known) = lookups.get_mut(func.0 as usize) else {
-                continue;
-            };
-            let number = known.or_else(|| Some(self.number(tables.function(func)?)));
-            *known = number;
-            let Some(number) = number else {
-                continue;
-            };
-            let place = number * self.collection.blocks.count + block;
-            let (Some(costs), Some(last)) =
-                (self.costs.get_mut(place), self.last_stack.get_mut(number))
-            else {
-                continue;
-            };
-            if std::mem::take(&mut is_own) {
-                costs.own += cost;
-            }
-            if std::mem::replace(last, self.stacks) != self.stacks {
-                costs.total += cost;
+    /// Changes the costs of a function in a block.
+    fn change(&mut self, number: usize, block: usize, change: impl FnOnce(&mut Costs)) {
+        let place = number * self.collection.blocks.count + block;
+        if let Some(costs) = self.costs.get_mut(place) {
+            change(costs);
+        }
+    }
+
+    /// The numbers of the functions on these stacks, by function of the tables.
+    fn numbers_of(&mut self, tables: &Tables, stacks: &[StackCost]) -> Vec<Option<usize>> {
+        let mut numbers = vec![None; tables.func_count()];
+        let mut is_known = vec![false; tables.node_count()];
+        for stack in stacks.iter().filter_map(|stack| stack.place.1) {
+            for (node, func) in tables.named_nodes(stack) {
+                let known = is_known.get_mut(node.0 as usize);
+                if known.is_none_or(|known| std::mem::replace(known, true)) {
+                    break; // and so are its callers
+                }
+                let number = numbers.get_mut(func.0 as usize);
+                if let Some(number @ None) = number {
+                    *number = tables.function(func).map(|function| self.number(function));
+                }
             }
         }
+        numbers
     }
 
     fn number(&mut self, function: reading::Function<'_>) -> usize {
@@ -239,10 +230,9 @@ impl Functions {
             name: function.name.to_owned(),
             library: library.map(str::to_owned),
         };
-        let next = self.last_stack.len();
+        let next = self.numbers.len();
         let number = *self.numbers.entry(function).or_insert(next);
         if number == next {
-            self.last_stack.push(0);
             let costs = self.costs.len() + self.collection.blocks.count;
             self.costs.resize(costs, Costs::default());
         }

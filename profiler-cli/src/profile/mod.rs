@@ -5,9 +5,11 @@
 //! thread is held at a time; only the costs of its functions are kept.
 
 pub(crate) mod blocks;
+mod call_paths;
 pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod functions;
+mod stack_sums;
 
 use std::path::Path;
 
