@@ -6,16 +6,16 @@
 //! ```
 //!
 //! Used by [`super`]. A runtime appends lines while it runs. Invariants: any bytes are accepted; a
-//! line that is not understood is skipped and counted; a last line without its end is skipped, because
-//! the runtime may not have finished it; memory does not grow with the file; at most [`MAX_LINES`]
-//! lines are read.
+//! line that is not understood is skipped and counted; of a last line that the runtime has not
+//! finished, and of a long line, the start of the name is used; memory does not grow with the file;
+//! at most [`MAX_LINES`] lines are read.
 
 use std::io::{self, BufRead, Read};
 
 use super::Tally;
 use super::ranges::{AddressRange, NamedRanges};
 
-/// Limit on the bytes of a line. A longer line is not understood.
+/// Limit on the bytes of a line that are used.
 const LONGEST_LINE: u64 = 1 << 14;
 /// Limit on the lines of a file.
 const MAX_LINES: u64 = 1 << 22;
@@ -23,8 +23,16 @@ const MAX_LINES: u64 = 1 << 22;
 /// A line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MapLine<'l> {
-    range: AddressRange,
+    code: Code,
     name: &'l [u8],
+}
+
+/// Where the code of a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Code {
+    In(AddressRange),
+    /// The line has the size 0: the code begins here.
+    From(u64),
 }
 
 impl<'l> MapLine<'l> {
@@ -32,8 +40,12 @@ impl<'l> MapLine<'l> {
         let (start, rest) = word(line)?;
         let (size, rest) = word(rest)?;
         let name = rest.trim_ascii();
-        let range = AddressRange::new(hexadecimal(start)?, hexadecimal(size)?)?;
-        (!name.is_empty()).then_some(Self { range, name })
+        let start = hexadecimal(start)?;
+        let code = match hexadecimal(size)? {
+            0 => Code::From(start),
+            size => Code::In(AddressRange::new(start, size)?),
+        };
+        (!name.is_empty()).then_some(Self { code, name })
     }
 }
 
@@ -67,8 +79,11 @@ pub(super) fn read(mut from: impl BufRead, ranges: &mut NamedRanges) -> io::Resu
         let is_long = limited.limit() == 0;
         match line.strip_suffix(b"\n") {
             Some(line) => add(line, &mut tally, ranges),
-            None if is_long && from.skip_until(b'\n')? > 0 => tally.malformed += 1,
-            None => return Ok(tally), // the end of the file
+            None if is_long && from.skip_until(b'\n')? > 0 => add(&line, &mut tally, ranges),
+            None => {
+                add(&line, &mut tally, ranges);
+                return Ok(tally); // the end of the file
+            }
         }
     }
     tally.is_cut = !from.fill_buf()?.is_empty();
@@ -78,9 +93,12 @@ pub(super) fn read(mut from: impl BufRead, ranges: &mut NamedRanges) -> io::Resu
 /// Adds what a line describes.
 fn add(line: &[u8], tally: &mut Tally, ranges: &mut NamedRanges) {
     match MapLine::parse(line) {
-        Some(MapLine { range, name }) => {
+        Some(MapLine { code, name }) => {
             tally.entries += 1;
-            ranges.add(range, name);
+            match code {
+                Code::In(range) => ranges.add(range, name),
+                Code::From(start) => ranges.add_start(start, name),
+            }
         }
         None => tally.malformed += u64::from(!line.trim_ascii().is_empty()),
     }
@@ -94,7 +112,10 @@ mod tests {
 
     fn parsed(line: &str) -> Option<(AddressRange, &str)> {
         let line = MapLine::parse(line.as_bytes())?;
-        Some((line.range, std::str::from_utf8(line.name).unwrap()))
+        let Code::In(range) = line.code else {
+            return None;
+        };
+        Some((range, std::str::from_utf8(line.name).unwrap()))
     }
 
     #[test]
@@ -141,9 +162,37 @@ mod tests {
         let wanted = [0x1000, 0x2000, 0x3000, 0x4000];
         let mut ranges = NamedRanges::new(&wanted);
         let tally = read(text.as_bytes(), &mut ranges).unwrap();
-        assert_eq!((tally.entries, tally.malformed), (2, 2));
+        assert_eq!((tally.entries, tally.malformed), (4, 1));
         let names = wanted.map(|address| ranges.name_at(address));
-        assert_eq!(names, [Some("a"), None, Some("b"), None]);
+        assert_eq!(
+            (names[0], names[2], names[3]),
+            (Some("a"), Some("b"), Some("torn"))
+        );
+        let start = names[1].unwrap().trim_end_matches('…');
+        assert!(start.len() > 100 && long.starts_with(start), "a long name");
+    }
+
+    #[test]
+    fn code_without_a_size_reaches_to_the_next_code() {
+        let text = "1000 0 a\n1100 0 b\n1200 10 c\n5000 0 d\n";
+        let wanted = [
+            0xfff, 0x1000, 0x10ff, 0x1100, 0x1205, 0x1210, 0x5fff, 0x6000,
+        ];
+        let mut ranges = NamedRanges::new(&wanted);
+        let tally = read(text.as_bytes(), &mut ranges).unwrap();
+        assert_eq!((tally.entries, tally.malformed), (4, 0));
+        let names = wanted.map(|address| ranges.name_at(address));
+        let expected = [
+            None,
+            Some("a"),
+            Some("a"),
+            Some("b"),
+            Some("c"),
+            None,
+            Some("d"),
+            None,
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

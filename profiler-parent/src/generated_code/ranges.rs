@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 
 /// Limit on the bytes of a name in a file. The rest of a longer name is left out.
 pub(super) const LONGEST_NAME: usize = 1024;
+/// The length that code of unknown size has at most: up to the next code in the file. It is what
+/// `perf` assumes.
+const LONGEST_UNSIZED: u64 = 4096;
 /// Limit on the bytes of all names of a process. Ranges beyond it are left out.
 const MAX_TEXT: usize = 8 << 20;
 
@@ -40,6 +43,10 @@ pub(super) struct NamedRanges {
     wanted: Box<[u64]>,
     /// By first address.
     kept: BTreeMap<u64, NamedRange>,
+    /// The names of code of unknown size, by first address, where a wanted address may be in it.
+    starts: BTreeMap<u64, Box<str>>,
+    /// For each wanted address, the start of the nearest code before it that ends before it.
+    nearest: Box<[u64]>,
     text: usize,
     left_out: u64,
     nameless_moves: u64,
@@ -51,6 +58,8 @@ impl NamedRanges {
         Self {
             wanted: wanted.into(),
             kept: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            nearest: vec![0; wanted.len()].into(),
             text: 0,
             left_out: 0,
             nameless_moves: 0,
@@ -60,9 +69,47 @@ impl NamedRanges {
     /// Gives the code in a range this name.
     pub(super) fn add(&mut self, range: AddressRange, name: &[u8]) {
         self.remove(range);
+        self.note_end(range);
         if self.is_wanted(range) {
             self.keep(range, text_of(name));
         }
+    }
+
+    /// Gives the code that begins at an address this name. Its size is not known.
+    pub(super) fn add_start(&mut self, start: u64, name: &[u8]) {
+        let last = start.saturating_add(LONGEST_UNSIZED - 1);
+        let may_contain = AddressRange { first: start, last };
+        if !self.is_wanted(may_contain) {
+            return;
+        }
+        let name = text_of(name);
+        if self.text + name.len() > MAX_TEXT {
+            self.left_out += 1;
+            return;
+        }
+        self.text += name.len();
+        if let Some(before) = self.starts.insert(start, name) {
+            self.text -= before.len();
+        }
+    }
+
+    /// Notes that code ends before the wanted addresses that follow it closely.
+    fn note_end(&mut self, range: AddressRange) {
+        let after = self.wanted.partition_point(|wanted| *wanted <= range.last);
+        let until = range.first.saturating_add(LONGEST_UNSIZED);
+        let close = self.wanted.iter().zip(&mut self.nearest).skip(after);
+        for (_, nearest) in close.take_while(|(wanted, _)| **wanted < until) {
+            *nearest = (*nearest).max(range.first);
+        }
+    }
+
+    /// The name of code of unknown size at an address.
+    fn unsized_at(&self, address: u64) -> Option<&str> {
+        let (start, name) = self.starts.range(..=address).next_back()?;
+        let place = self.wanted.binary_search(&address).ok();
+        let nearest = place.and_then(|place| self.nearest.get(place));
+        let is_nearest = nearest.is_none_or(|nearest| nearest <= start);
+        (is_nearest && address - start < LONGEST_UNSIZED).then_some(&**name)
     }
 
     /// Moves the code of a range to another address, with its name. The name is known only if the
@@ -81,8 +128,12 @@ impl NamedRanges {
 
     /// The name of the code at an address.
     pub(super) fn name_at(&self, address: u64) -> Option<&str> {
-        let (_, range) = self.kept.range(..=address).next_back()?;
-        (address <= range.last).then_some(&*range.name)
+        let sized = self.kept.range(..=address).next_back();
+        let sized = sized.filter(|(_, range)| address <= range.last);
+        match sized {
+            Some((_, range)) => Some(&range.name),
+            None => self.unsized_at(address),
+        }
     }
 
     /// Number of ranges with wanted addresses that have no name for lack of room.

@@ -447,6 +447,7 @@ impl Session {
             true => ProbeRegistry::default(),
             false => ProbeRegistry::of_children(),
         });
+        let symbols = SymbolStore::default();
         let supervisor = Supervisor::start(SupervisorContext {
             params,
             time,
@@ -456,6 +457,7 @@ impl Session {
             groups: Arc::clone(&groups),
             probes: Arc::clone(&probes),
             outer,
+            symbols: symbols.clone(),
         })?;
         match own_process.why_not() {
             None => supervisor.join_local_process(&name, own_features)?,
@@ -468,7 +470,7 @@ impl Session {
             time,
             window_ns,
             patience,
-            symbols: SymbolStore::default(),
+            symbols,
             pushes: Arc::default(),
             turn: Mutex::default(),
             session_end: end.receiver(),

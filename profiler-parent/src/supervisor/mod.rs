@@ -60,6 +60,7 @@ pub(crate) use local_process::LocalProcessError;
 use observed::ObservedService;
 use outer::Recorded;
 pub(crate) use outer::{OuterSession, release_handed_memory};
+use profiler_symbols::SymbolStore;
 pub(crate) use spawn::Trust;
 pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 
@@ -87,6 +88,9 @@ pub(crate) struct SupervisorContext {
     pub(crate) probes: Arc<ProbeRegistry>,
     /// The session around this one, if there is one.
     pub(crate) outer: Option<OuterSession>,
+    /// Gets the files of modules that may be removed before a capture.
+    #[cfg_attr(not(feature = "observed"), expect(dead_code))]
+    pub(crate) symbols: SymbolStore,
 }
 
 impl SupervisorContext {

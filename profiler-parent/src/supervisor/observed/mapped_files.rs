@@ -7,11 +7,12 @@
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::observed::LoadedFile;
+
+use super::module_places::{self, FirstMapping, REMOVED};
 
 /// The most bytes of a list that are read: twenty thousand mappings with usual paths.
 const MAX_BYTES: u64 = 2 << 20;
@@ -63,22 +64,31 @@ pub(super) fn mapped_files(pid: ProcessId) -> Vec<LoadedFile> {
 }
 
 /// A file, as far as its mappings have been read.
-struct Mapped {
-    path: String,
+struct Mapped<'t> {
+    /// As in the list, which shows the bytes of the path as they are.
+    path: &'t [u8],
+    first: FirstMapping,
     addresses: Range<u64>,
     has_code: bool,
 }
 
 fn files_in(text: &[u8], pid: ProcessId) -> Vec<LoadedFile> {
     let mut files = Vec::new();
-    let mut last: Option<Mapped> = None;
-    let mut keep = |mapped: Option<Mapped>| {
+    let mut last: Option<Mapped<'_>> = None;
+    let mut keep = |mapped: Option<Mapped<'_>>| {
         if let Some(mapped) = mapped.filter(|mapped| mapped.has_code) {
             files.push(loaded(mapped, pid));
         }
     };
     for line in text.split(|byte| *byte == b'\n') {
-        let Some((addresses, is_code, is_start, path)) = parse(line) else {
+        let Some(Line {
+            addresses,
+            is_code,
+            is_start,
+            inode,
+            path,
+        }) = parse(line)
+        else {
             continue;
         };
         match &mut last {
@@ -88,8 +98,13 @@ fn files_in(text: &[u8], pid: ProcessId) -> Vec<LoadedFile> {
             }
             _ if is_start => {
                 keep(last.take());
+                let first = FirstMapping {
+                    addresses: addresses.clone(),
+                    inode,
+                };
                 last = Some(Mapped {
                     path,
+                    first,
                     addresses,
                     has_code: is_code,
                 });
@@ -102,47 +117,41 @@ fn files_in(text: &[u8], pid: ProcessId) -> Vec<LoadedFile> {
     files
 }
 
-fn loaded(mapped: Mapped, pid: ProcessId) -> LoadedFile {
-    let path = mapped
-        .path
-        .strip_suffix(" (deleted)")
-        .unwrap_or(&mapped.path);
-    let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
-    let found_at = if inside.exists() {
-        inside
-    } else {
-        PathBuf::from(path)
-    };
+fn loaded(mapped: Mapped<'_>, pid: ProcessId) -> LoadedFile {
+    let path = mapped.path.strip_suffix(REMOVED).unwrap_or(mapped.path);
     LoadedFile {
+        path: String::from_utf8_lossy(path).into_owned(),
+        found_at: module_places::of_mapping(pid, mapped.path, &mapped.first),
         addresses: mapped.addresses,
-        path: path.to_owned(),
-        found_at,
     }
 }
 
-/// `start-end rwxp offset device inode /path`: the addresses, whether it is code, whether it is the
-/// file's beginning, and the path.
-fn parse(line: &[u8]) -> Option<(Range<u64>, bool, bool, String)> {
-    let line = String::from_utf8_lossy(line);
-    let mut fields = line.splitn(6, ' ');
-    let mut next = || fields.next();
-    let (addresses, rights, offset, _, _, path) = (
-        next()?,
-        next()?,
-        next()?,
-        next()?,
-        next()?,
-        next()?.trim_start(),
-    );
+/// A line of the list.
+struct Line<'t> {
+    addresses: Range<u64>,
+    is_code: bool,
+    /// Whether it is the file's beginning.
+    is_start: bool,
+    inode: u64,
+    path: &'t [u8],
+}
+
+/// `start-end rwxp offset device inode /path`.
+fn parse(line: &[u8]) -> Option<Line<'_>> {
+    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let mut bytes = || fields.next();
+    let mut text = || std::str::from_utf8(bytes()?).ok();
+    let (addresses, rights, offset, _, inode) = (text()?, text()?, text()?, text()?, text()?);
+    let path = bytes()?.trim_ascii_start();
     let (start, end) = addresses.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
-    let is_code = rights.as_bytes().get(2) == Some(&b'x');
-    path.starts_with('/').then_some((
-        number(start)?..number(end)?,
-        is_code,
-        number(offset)? == 0,
-        path.to_owned(),
-    ))
+    path.starts_with(b"/").then_some(Line {
+        addresses: number(start)?..number(end)?,
+        is_code: rights.as_bytes().get(2) == Some(&b'x'),
+        is_start: number(offset)? == 0,
+        inode: inode.parse().ok()?,
+        path,
+    })
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@
 mod arrivals;
 mod directory;
 mod mapped_files;
+mod module_places;
 mod pools;
 mod program;
 mod reader;

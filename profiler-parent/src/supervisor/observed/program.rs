@@ -19,10 +19,12 @@ use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
 use profiler_observed::file::ObservedFile;
 use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, PAGE, SampleHead};
+use profiler_symbols::SymbolStore;
 
 use crate::process_table::ObservedTime;
 
 use super::mapped_files::{ListingPause, mapped_files};
+use super::module_places;
 use super::remarks::{NO_WAITING_STACKS, remarks};
 
 /// The pages of the ring are doubled when a reading finds this number of samples, or one was
@@ -57,6 +59,7 @@ pub(super) struct ObservedProgram {
     is_refusal_told: bool,
     loaded: Vec<LoadedFile>,
     listing: ListingPause,
+    symbols: SymbolStore,
     /// The updates of the chunk manager since they were last taken.
     updates: Arc<Mutex<ManagerUpdate>>,
     /// The processor time of the process when this program began.
@@ -80,7 +83,7 @@ impl ObservedProgram {
         place: ObservedPlace,
         (path, file): (PathBuf, ObservedFile),
         process: ObservedProcess,
-        params: &SessionParams,
+        (params, symbols): (&SessionParams, &SymbolStore),
     ) -> Self {
         let updates = Arc::new(Mutex::new(ManagerUpdate::None));
         let folded = Arc::clone(&updates);
@@ -99,6 +102,7 @@ impl ObservedProgram {
             is_refusal_told: false,
             loaded: Vec::new(),
             listing: ListingPause::new(),
+            symbols: symbols.clone(),
             updates,
             base_ns: place.base_ns,
             recorded_ns: 0,
@@ -126,6 +130,7 @@ impl ObservedProgram {
 
     /// Sets the files that the program has loaded.
     pub(super) fn set_loaded(&mut self, files: &mut ObservedFiles, loaded: Vec<LoadedFile>) {
+        module_places::keep(&loaded, &self.symbols);
         self.process.set_loaded(files, &loaded);
         self.loaded = loaded;
     }
@@ -209,7 +214,7 @@ impl ObservedProgram {
         let has_unknown = self.samples.iter().any(is_unknown) || self.process.take_unknown();
         if self.listing.is_over(PASS) && has_unknown {
             let known = (self.pid, &mut self.loaded, &mut self.listing);
-            find_files(known, files, &mut self.process);
+            find_files(known, (files, &self.symbols), &mut self.process);
         }
     }
 
@@ -238,9 +243,11 @@ impl ObservedProgram {
         // another program before, this one's file says so.
         if has_found && self.pass(files, false).is_ok() && self.is_running() {
             let (pid, loaded, listing) = (self.pid, &mut self.loaded, &mut self.listing);
+            let symbols = &self.symbols;
             self.threads
                 .end_look(files, &mut self.process, &mut |files, process| {
-                    listing.is_over(LOOK) && find_files((pid, loaded, listing), files, process)
+                    let known = (pid, &mut *loaded, &mut *listing);
+                    known.2.is_over(LOOK) && find_files(known, (files, symbols), process)
                 });
         }
         if self.threads.take_refused() && !std::mem::replace(&mut self.is_refusal_told, true) {
@@ -400,7 +407,7 @@ fn ticks(cpu_ns: u64, interval_ns: u64) -> u64 {
 /// Looks for files that a process has loaded since the last list. Returns whether there are any.
 fn find_files(
     (pid, loaded, listing): (ProcessId, &mut Vec<LoadedFile>, &mut ListingPause),
-    files: &mut ObservedFiles,
+    (files, symbols): (&mut ObservedFiles, &SymbolStore),
     process: &mut ObservedProcess,
 ) -> bool {
     let is_known = |file: &LoadedFile| {
@@ -412,6 +419,7 @@ fn find_files(
     let has_new = !new.is_empty();
     listing.begin(has_new);
     if has_new {
+        module_places::keep(&new, symbols);
         loaded.append(&mut new);
         process.set_loaded(files, loaded);
     }

@@ -22,6 +22,8 @@ use rustix::io::Errno;
 
 use super::super::ObservedEvent;
 use super::super::arrivals::{Arrival, identify};
+use super::super::mapped_files::mapped_files;
+use super::super::module_places::{self, REMOVED};
 use super::super::program::ObservedProgram;
 use super::super::reading::Reading;
 use super::super::remarks::HIDDEN;
@@ -202,16 +204,22 @@ impl ObservedReader {
             writer,
             is_spawned,
         } = place;
-        let process = ObservedProcess::new(writer);
+        let mut process = ObservedProcess::new(writer);
         let place = ObservedPlace {
             pid: arrival.pid,
             start: Some(arrival.start).filter(|start| start.get() != 0),
             base_ns: self.replaced.begin(arrival.pid, header.began_cpu_ns),
         };
+        process.set_place(place.pid, place.start);
         if arrival.is_hidden {
             process.pool().add_notice(HIDDEN.to_owned());
         }
-        let mut program = ObservedProgram::new(place, (path, file), process, &self.context.params);
+        let mut program = ObservedProgram::new(
+            place,
+            (path, file),
+            process,
+            (&self.context.params, &self.context.symbols),
+        );
         program.set_loaded(&mut self.files, loaded_files(text, arrival.pid));
         let ring_bytes = program.ring_bytes();
         let turn = self.turns.add(key);
@@ -335,30 +343,28 @@ const fn is_short_fork(header: &ObservedHeader) -> bool {
         && header.ended_cpu_ns < SHORT_NS
 }
 
-/// The loaded files of a process. `found_at` goes through the process's root while it lives.
+/// The loaded files of a process. `found_at` leads through the process while it lives.
 fn loaded_files(text: &ObservedText, pid: ProcessId) -> Vec<LoadedFile> {
-    let own = String::from_utf8_lossy(&text.program).into_owned();
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let is_visible = root.join("proc").exists() || root.exists();
-    let place = |path: &str| {
-        let inside = root.join(path.trim_start_matches('/'));
-        if is_visible && inside.exists() {
-            inside
-        } else {
-            PathBuf::from(path)
-        }
-    };
+    let program = text.program.strip_suffix(REMOVED).unwrap_or(&text.program);
+    let mut mapped: Option<Vec<LoadedFile>> = None;
     let files = text.files.iter().map(|(addresses, path)| {
-        let path = String::from_utf8_lossy(path);
-        let path = if path.is_empty() {
-            own.clone()
+        let (path, place) = if path.is_empty() {
+            (program, module_places::of_program(pid, &text.program))
         } else {
-            path.into_owned()
+            (path.as_slice(), module_places::by_path(pid, path))
         };
+        let shown = String::from_utf8_lossy(path).into_owned();
+        // Only the list of mappings leads to a file without a path.
+        let found_at = place.unwrap_or_else(|| {
+            let mapped = mapped.get_or_insert_with(|| mapped_files(pid));
+            let is_it = |file: &&LoadedFile| file.addresses.contains(&addresses.start);
+            let file = mapped.iter().find(is_it);
+            file.map_or_else(|| PathBuf::from(&shown), |file| file.found_at.clone())
+        });
         LoadedFile {
             addresses: addresses.clone(),
-            found_at: place(&path),
-            path,
+            path: shown,
+            found_at,
         }
     });
     files.collect()

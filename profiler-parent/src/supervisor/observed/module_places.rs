@@ -1,0 +1,101 @@
+//! Where this process finds the files that another process has loaded.
+//!
+//! Used when a program is met and when its mappings are read. The path of a file may lead nowhere,
+//! or to another file: a library may be removed or replaced as soon as it is loaded, a file may have
+//! never had a path (`memfd_create`), and a path may be relative or no text. While the process
+//! lives, the system leads to the file in other ways. Invariant: nothing that the process does makes
+//! a look-up wait: only regular files are opened.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use profiler_core::ids::ProcessId;
+use profiler_core::internal::observed::LoadedFile;
+use profiler_symbols::SymbolStore;
+use rustix::fs::{Mode, OFlags, open};
+
+/// What the system adds to the path of a file that was removed.
+pub(super) const REMOVED: &[u8] = b" (deleted)";
+/// The maximum number of descriptors of a process that are searched.
+const MAX_DESCRIPTORS: usize = 256;
+/// The directories whose files stay while a session runs, unless the system is updated.
+const LASTING: [&str; 8] = [
+    "/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/nix/", "/gnu/", "/snap/",
+];
+
+/// The first mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FirstMapping {
+    pub(super) addresses: Range<u64>,
+    pub(super) inode: u64,
+}
+
+/// The place of a path that a process uses. `None` if there is no file.
+pub(super) fn by_path(pid: ProcessId, path: &[u8]) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let inside = path.strip_prefix("/").ok()?;
+    let place = PathBuf::from(format!("/proc/{pid}/root")).join(inside);
+    if place.exists() {
+        return Some(place);
+    }
+    let has_ended = !Path::new(&format!("/proc/{pid}/root/.")).exists();
+    (has_ended && path.exists()).then(|| path.to_owned())
+}
+
+/// The place of the program of a process: its path, or while it runs the file itself.
+pub(super) fn of_program(pid: ProcessId, path: &[u8]) -> Option<PathBuf> {
+    let place = by_path(pid, path);
+    let itself = PathBuf::from(format!("/proc/{pid}/exe"));
+    let inode = |place: &Path| std::fs::metadata(place).ok().map(|about| about.ino());
+    match (inode(&itself), place.as_deref().and_then(inode)) {
+        (Some(running), Some(found)) if running == found => place,
+        (Some(_), _) => Some(itself),
+        (None, _) => place,
+    }
+}
+
+/// The place of a mapped file. `listed` is its path as the list of mappings has it.
+pub(super) fn of_mapping(pid: ProcessId, listed: &[u8], first: &FirstMapping) -> PathBuf {
+    let path = listed.strip_suffix(REMOVED).unwrap_or(listed);
+    let is_it = |place: &PathBuf| {
+        std::fs::metadata(place).is_ok_and(|about| about.ino() == first.inode && about.is_file())
+    };
+    let by_path = by_path(pid, path);
+    if let Some(place) = by_path.as_ref().filter(|place| is_it(place)) {
+        return place.clone();
+    }
+    let Range { start, end } = first.addresses;
+    let mapping = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+    let program = PathBuf::from(format!("/proc/{pid}/exe"));
+    let direct = [mapping, program].into_iter().find(is_it);
+    let was_removed = path.len() != listed.len();
+    let place = direct.or_else(|| descriptor(pid, is_it));
+    // A file system may show another number for a file than the list of mappings.
+    let place = place.or_else(|| by_path.filter(|_| !was_removed));
+    place.unwrap_or_else(|| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// A descriptor of the process for such a file.
+fn descriptor(pid: ProcessId, is_it: impl Fn(&PathBuf) -> bool) -> Option<PathBuf> {
+    let all = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let all = all.take(MAX_DESCRIPTORS).filter_map(Result::ok);
+    all.map(|entry| entry.path()).find(is_it)
+}
+
+/// Keeps those files open whose paths may not lead to them when names are looked up.
+pub(super) fn keep(files: &[LoadedFile], symbols: &SymbolStore) {
+    let may_vanish = |file: &&LoadedFile| {
+        let is_lasting = LASTING.iter().any(|folder| file.path.starts_with(folder));
+        !is_lasting || !Path::new(&file.path).exists()
+    };
+    for file in files.iter().filter(may_vanish) {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if let Ok(opened) = open(&file.found_at, flags, Mode::empty()) {
+            symbols.keep(&file.path, File::from(opened));
+        }
+    }
+}
