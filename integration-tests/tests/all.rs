@@ -35,6 +35,8 @@ mod agent_rights;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_runtimes;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_stacks;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_streams;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_unprofiled;
