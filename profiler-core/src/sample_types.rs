@@ -9,7 +9,7 @@ use crate::timestamp::Timestamp;
 pub const MAX_FRAMES: usize = 1024;
 
 /// The name of the thread that records samples of others.
-#[cfg_attr(not(feature = "engine"), allow(dead_code))] // there is no such thread
+#[cfg_attr(not(all(feature = "engine", unix)), allow(dead_code, unreachable_pub))] // there is no such thread
 pub const SAMPLER_THREAD: &str = "profiler-stacks";
 
 /// One frame.

@@ -7,7 +7,6 @@
 //! a `pid:` of another process.
 
 use crate::ids::ProcessId;
-use crate::params::SessionParams;
 
 /// The filters of a session, as applied to one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +17,9 @@ pub struct ThreadFilter {
 }
 
 impl ThreadFilter {
+    /// The length of the longest filter, in bytes.
+    pub const MAX_BYTES: usize = 256;
+
     /// Reads the filter list for process `pid`.
     pub fn new(filters: &[String], pid: ProcessId) -> Self {
         let is_mine = |filter: &String| pid_of(filter) == Some(pid);
@@ -51,7 +53,7 @@ impl ThreadFilter {
     pub fn why_nonsense(filter: &str) -> Option<&'static str> {
         if filter.trim().is_empty() {
             Some("it is empty; leave it out, or use * for all threads")
-        } else if filter.len() > SessionParams::MAX_FILTER_BYTES {
+        } else if filter.len() > Self::MAX_BYTES {
             Some("it has more than 256 bytes")
         } else if filter.starts_with("pid:") && pid_of(filter).is_none() {
             Some("pid: needs the number of a process")
