@@ -319,8 +319,8 @@ fn shows_its_run(path: &std::path::Path, alert: &Alert) -> anyhow::Result<()> {
 fn track_ms(profile: &Value, alert: &Alert) -> anyhow::Result<f64> {
     let counters = profile["counters"].as_array().context("no counters")?;
     let process = alert.process.to_string();
-    let is_its =
-        |one: &&Value| one["name"] == alert.group.as_str() && one["pid"] == process.as_str();
+    let track = format!("{} {}", alert.kind, alert.group);
+    let is_its = |one: &&Value| one["name"] == track.as_str() && one["pid"] == process.as_str();
     let counter = counters.iter().find(is_its);
     let counter = counter.with_context(|| format!("no track: {counters:?}"))?;
     let changes = counter["samples"]["count"].as_array().context("no time")?;

@@ -34,7 +34,7 @@ fn send(recording: &Recording, signal: i32, to_group: bool) -> anyhow::Result<()
     let target = if to_group { -pid } else { pid };
     // The shell's own, which knows every number.
     let status = Command::new("sh")
-        .args(["-c", &format!("kill -{signal} -- {target}")])
+        .args(["-c", &format!("kill -{signal} {target}")])
         .status()?;
     ensure!(status.success(), "{signal} cannot be sent");
     Ok(())

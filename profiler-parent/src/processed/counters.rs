@@ -38,7 +38,7 @@ pub(super) fn write<W: Write>(
         let cell = counter.definition.cell;
         let has_values = process.sorted.counters_before.contains_key(&cell)
             || process.sorted.counters.of(cell).is_some()
-            || CounterKind::of(&counter.definition) == CounterKind::GroupTime;
+            || written(counter).slow_runs().1 > 0;
         if has_values || !process.is_cut() {
             written(counter).write(out)?;
         }
@@ -114,7 +114,9 @@ impl CounterWriter<'_> {
         let CounterDefinition { cell, .. } = counter.definition;
         let start_ns = self.start_ns();
         let mut points = self.empty_points(start_ns);
-        if let Some(first) = first_value(process, cell, start_ns) {
+        let first = first_value(process, cell, start_ns);
+        let mut known = first.map(|first| (first, first));
+        if let Some(first) = first {
             points.value(first, show);
         }
         if let Some(values) = process.sorted.counters.of(cell) {
@@ -124,6 +126,7 @@ impl CounterWriter<'_> {
                     value: value.cast_signed(),
                     number,
                 };
+                known = Some((known.map_or(point, |(first, _)| first), point));
                 points.value(point, show);
             })?;
         }
@@ -133,28 +136,42 @@ impl CounterWriter<'_> {
             value: counter.value,
             number: counter.number,
         };
-        points.end(end_ns, self.last_value(present), show);
+        points.end(end_ns, self.last_value(present, known), show);
         Ok(())
     }
 
     /// The value at the end of the profile; `None` for the last one in its range. `present` is the
-    /// value at the capture. The time of a group is noted at the next tick, which may be after the
-    /// range in which the group has run.
-    fn last_value(&self, present: CounterPoint) -> Option<CounterPoint> {
-        let Self {
-            process, counter, ..
-        } = self;
-        let is_time = CounterKind::of(&counter.definition) == CounterKind::GroupTime;
-        if !process.is_cut() {
+    /// value at the capture, and `known` are the first and the last value in the range. The time of
+    /// a group is noted at the next tick, which may be after the end of a slow run and of the
+    /// profile.
+    fn last_value(
+        &self,
+        present: CounterPoint,
+        known: Option<(CounterPoint, CounterPoint)>,
+    ) -> Option<CounterPoint> {
+        if !self.process.is_cut() {
             return Some(present);
         }
-        let after = process.sorted.counters_after.get(&counter.definition.cell);
-        let after = after.map_or(present, |[_, value, number]| CounterPoint {
-            value: value.cast_signed(),
-            number: *number,
+        let (runs_ns, runs) = self.slow_runs();
+        let (first, last) = known.unwrap_or_default();
+        let value = first.value.saturating_add(runs_ns);
+        let number = first.number.saturating_add(runs);
+        let is_missing = runs > 0 && last.value < value;
+        is_missing.then_some(CounterPoint {
+            value,
+            number: number.max(last.number),
             ..present
-        });
-        is_time.then_some(after)
+        })
+    }
+
+    /// The time and the number of the slow runs that the profile shows, if this counter is that of
+    /// their group.
+    fn slow_runs(&self) -> (i64, u64) {
+        let definition = &self.counter.definition;
+        match CounterKind::of(definition) {
+            CounterKind::GroupTime => self.process.slow_runs.of_group(&definition.name),
+            CounterKind::Level | CounterKind::Rate => (0, 0),
+        }
     }
 
     fn empty_points(&self, start_ns: i64) -> DetailedPoints {

@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 
 use profiler_core::ids::CounterIndex;
-use profiler_core::internal::entry::periodic::{CountersEntry, OverheadEntry};
+use profiler_core::internal::entry::periodic::OverheadEntry;
 use profiler_core::internal::entry::sample::{
     AllocationEntry, SampleEntry, Stacks as SharedFrames,
 };
@@ -108,9 +108,6 @@ pub(super) struct SortedProcess {
     /// The last value of each counter before the profile's range: time, value and number of
     /// changes.
     pub(super) counters_before: BTreeMap<CounterIndex, [u64; 3]>,
-    /// The first value of each counter after the profile's range: it contains changes that were
-    /// made in the range.
-    pub(super) counters_after: BTreeMap<CounterIndex, [u64; 3]>,
     pub(super) counters: CounterRows,
     /// Rows of time, and the durations of locking, counters, threads, and the whole tick.
     /// Time, waiting for locks, counters, threads, all, handlers, interval.
@@ -145,7 +142,6 @@ impl SortedProcess {
                 .collect(),
             has_all_counters: true,
             counters_before: earlier.first_values(&snapshot),
-            counters_after: BTreeMap::new(),
             snapshot,
             earlier,
             overhead: Rows::default(),
@@ -401,28 +397,18 @@ impl Pass<'_, '_> {
         let since = self.terms.window.since.unwrap_or_default();
         match entry {
             Entry::Sample(sample) if sample.at < since => self.wait_before_window(sample, stack),
-            Entry::Counters(counters) => self.counters_outside(counters, counters.at < since),
-            _ => {}
-        }
-    }
-
-    /// Notes the last values before the range, or the first ones after it.
-    fn counters_outside(&mut self, counters: &CountersEntry<'_>, is_before: bool) {
-        let at = counters.at.raw();
-        for value in counters.values() {
-            if !self.sorted.counters.has(value.cell) {
-                continue;
+            Entry::Counters(counters) if counters.at < since => {
+                let at = counters.at.raw();
+                for value in counters.values() {
+                    if self.sorted.counters.has(value.cell) {
+                        let row = [at, value.value.cast_unsigned(), value.number];
+                        let before = self.sorted.counters_before.entry(value.cell);
+                        let before = before.or_insert(row);
+                        *before = row.max(*before);
+                    }
+                }
             }
-            let row = [at, value.value.cast_unsigned(), value.number];
-            let rows = match is_before {
-                true => &mut self.sorted.counters_before,
-                false => &mut self.sorted.counters_after,
-            };
-            let known = rows.entry(value.cell).or_insert(row);
-            *known = match is_before {
-                true => row.max(*known),
-                false => row.min(*known),
-            };
+            _ => {}
         }
     }
 

@@ -30,6 +30,21 @@ impl PlacedRuns {
     }
 }
 
+impl PlacedRuns {
+    /// The time in nanoseconds and the number of the runs of the group whose track has this name.
+    pub(super) fn of_group(&self, track: &str) -> (i64, u64) {
+        let runs = self.0.iter().map(|(_, run)| run);
+        let runs = runs.filter(|run| {
+            let group = track.strip_prefix(run.kind.as_str());
+            group.and_then(|rest| rest.strip_prefix(' ')) == Some(run.group.as_str())
+        });
+        runs.fold((0_i64, 0), |(ns, number), run| {
+            let took_ns = run.to_ns.saturating_sub(run.from_ns);
+            (ns.saturating_add(took_ns), number + 1)
+        })
+    }
+}
+
 fn named(name: &str, process: &SortedProcess) -> Option<Place> {
     let threads = process.snapshot.threads.iter().zip(&process.threads);
     threads
