@@ -83,7 +83,6 @@ storms! {
     a_program_that_replaces_the_handler_receives_only_pending_signals: "dispositions",
     signals_of_urgent_data_keep_their_origin: "urgent",
     guard_pages_within_a_mapping_are_not_read: "guarded_stacks",
-    a_handler_that_fills_its_alternate_stack_is_not_interrupted: "nested_alternate_stacks",
     a_thread_that_fills_the_smallest_stack_is_not_signalled: "nearly_full_stacks",
     alternate_stacks_of_the_least_size_are_large_enough: "small_alternate_stacks",
     a_full_descriptor_table_is_told: "full_descriptor_table",

@@ -14,7 +14,7 @@
 //! The handler calls the system to read the thread's clock, to check each page of the stack and,
 //! rarely, to wake the sampler's thread. It takes no sample if little is left of the stack on which it
 //! runs. The room for the frame that the system puts there is ensured before: see
-//! [`crate::sys::native::alternate_stack`] and [`crate::sys::native::held_back`].
+//! [`crate::sys::native::alternate_stack`].
 
 #![allow(unsafe_code)]
 

@@ -37,7 +37,6 @@ use crate::params::{Features, SampleSource};
 use crate::record::{active_session, join, session_state};
 use crate::sample_types::SAMPLER_THREAD;
 use crate::sync::fixed::Ordering;
-use crate::sys::native::held_back::HeldBack;
 use crate::sys::native::{perf_event, tasks, timer};
 use crate::time::{Anchor, Timestamp};
 
@@ -80,7 +79,6 @@ struct SamplerThread {
     begun: Instant,
     is_paused: bool,
     activity: ProgramActivity,
-    held_back: HeldBack,
 }
 
 /// Deletes all triggers, also after a panic.
@@ -117,9 +115,7 @@ impl SamplerThread {
             recorder.refresh();
         }
         let collects = walks && source != SampleSource::Signal;
-        let mut held_back = HeldBack::default();
         if walks && is_periodic(features) {
-            held_back.look_if_due(now());
             // Without our handler, no thread has a trigger: see `Arming::must_stop`.
             let _ = sample_handler::install();
             join::set_join_hook(armed::arm_own);
@@ -140,7 +136,6 @@ impl SamplerThread {
             begun: now(),
             is_paused: true,
             activity: ProgramActivity::new(),
-            held_back,
         };
         shared.is_ready();
         sampler
@@ -235,7 +230,6 @@ impl SamplerThread {
         let has_run = self.activity.has_run(&clocks) || is_waited_for;
         self.looking.quiet.begin_pass(has_run, at);
         if has_run && self.features.contains(Features::STACK_WALK) {
-            self.held_back.look_if_due(now());
             self.recorder.refresh_if_due();
         }
         if self.arming.must_stop() {

@@ -45,7 +45,7 @@ fn process(name: &str, starts: u64) -> ProcessMetricsRow {
         name: name.into(),
         sum: ProcessSum {
             starts,
-            ends: [starts - 1, 0, 0, 1, 0, 0, 0],
+            ends: [starts - 1, 0, 0, 1, 0, 0, 0, 0],
             recorded: 1000 * starts,
             evicted: 300,
             dropped: [1, 2, 3, 4, 5, 6, 7],

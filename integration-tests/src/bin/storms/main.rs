@@ -47,7 +47,6 @@ const STORMS: &[(&str, Storm)] = &[
         signals::too_small_alternate_stacks,
     ),
     ("guarded_stacks", stacks::guarded),
-    ("nested_alternate_stacks", nested::on_alternate_stacks),
     ("nearly_full_stacks", nested::on_small_stacks),
 ];
 

@@ -1,5 +1,5 @@
-//! Storms on stacks of which so little is left that a signal does not fit: alternate stacks inside a
-//! handler of the program, and the smallest stacks of threads.
+//! Storms on stacks of which so little is left that a signal does not fit: the smallest stacks of
+//! threads.
 
 #![allow(unsafe_code)]
 
@@ -11,13 +11,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::patience::until;
 
 use crate::goes_on;
 
 /// At least as large as a page on any system.
 const GUARD: usize = 64 * 1024;
-/// The bytes that a handler or a thread leaves of its stack: less than a signal's frame.
+/// The bytes that a thread leaves of its stack: less than a signal's frame.
 const LEFT: usize = 1200;
 /// The smallest stack of a thread on x86-64.
 const SMALLEST: usize = 16 * 1024;
@@ -39,10 +38,6 @@ fn descend(lowest: usize) {
     black_box(&here);
 }
 
-extern "C" fn fill_alternate_stack(_signal: libc::c_int) {
-    descend(LOWEST.get());
-}
-
 /// Memory with a guard page below it. It is never unmapped, because the process ends with the storm.
 fn guarded_memory(bytes: usize) -> Result<*mut c_void> {
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -56,58 +51,6 @@ fn guarded_memory(bytes: usize) -> Result<*mut c_void> {
     let failed = unsafe { libc::mprotect(usable, bytes, rights) };
     ensure!(failed == 0, "no memory");
     Ok(usable)
-}
-
-/// Whether the handler of a signal holds the sampler's signal back.
-fn holds_back(signal: libc::c_int) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the call only writes the present one.
-    unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: written by the call; zeroed before it.
-    let action = unsafe { action.assume_init() };
-    // SAFETY: the set is initialised.
-    unsafe { libc::sigismember(&raw const action.sa_mask, libc::SIGURG) == 1 }
-}
-
-/// Runs a handler that fills the alternate stack, on stacks of several sizes.
-pub(crate) fn on_alternate_stacks(stop: &AtomicBool) -> Result<()> {
-    // SAFETY: all zeros are an action without flags.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = fill_alternate_stack as *const () as usize;
-    action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
-    // SAFETY: the handler is a static function that only computes.
-    let failed = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()) };
-    ensure!(failed == 0, "no handler");
-    let is_held = until(|| {
-        (0..300_000_u64).for_each(|number| _ = black_box(number)); // the sampler looks while it runs
-        holds_back(libc::SIGUSR1)
-    });
-    ensure!(is_held, "the sampler does not hold its signal back");
-    let sizes = [8, 12, 16, 64].map(|kib| kib * 1024);
-    let stacks = sizes.map(|size| Ok((guarded_memory(size)?, size)));
-    let stacks = stacks.into_iter().collect::<Result<Vec<_>>>()?;
-    for (memory, size) in stacks.iter().cycle().take_while(|_| goes_on(stop)) {
-        let stack = libc::stack_t {
-            ss_sp: *memory,
-            ss_flags: 0,
-            ss_size: *size,
-        };
-        // SAFETY: the memory stays mapped until the process ends.
-        let failed = unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) };
-        ensure!(failed == 0, "no alternate stack");
-        LOWEST.set(memory.addr());
-        (0..300_000_u64).for_each(|number| _ = black_box(number));
-        // SAFETY: the signal has a handler.
-        unsafe { libc::raise(libc::SIGUSR1) };
-    }
-    let disabled = libc::stack_t {
-        ss_sp: ptr::null_mut(),
-        ss_flags: libc::SS_DISABLE,
-        ss_size: 0,
-    };
-    // SAFETY: the thread runs on its own stack.
-    unsafe { libc::sigaltstack(&raw const disabled, ptr::null_mut()) };
-    Ok(())
 }
 
 /// Runs a thread that fills the smallest stack, and computes beside it.

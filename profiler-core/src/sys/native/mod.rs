@@ -8,7 +8,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod alternate_stack;
-pub(crate) mod held_back;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod other_process;
