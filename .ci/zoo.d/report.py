@@ -41,7 +41,9 @@ class Result:
     def of(verdict, version):
         program = verdict.program
         words = []
-        state = "works"
+        state = "limits" if program.limits else "works"
+        if state == "limits":
+            words = [program.limits]
         if verdict.gaps:
             state = "unrecorded" if program.unrecorded or not verdict.processes else "limits"
             words = [program.unrecorded or program.limits or "; ".join(verdict.gaps)]
