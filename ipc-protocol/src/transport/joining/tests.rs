@@ -249,7 +249,13 @@ fn a_process_that_waits_for_an_answer_neither_uses_nor_closes_a_number_of_the_pr
     let asker = Asker::connect(listener.path(), &deadline).unwrap();
     let number = asker.socket().number().unwrap();
     let process = on_thread(move || {
-        exchange(&asker, &request(), &deadline, LONG).inspect_err(|_| asker.hang_up())
+        let wait = Wait {
+            deadline,
+            patience: LONG,
+            goes_on: &|| true,
+        };
+        wait.exchange(&asker, &request())
+            .inspect_err(|_| asker.hang_up())
     });
     let joiner = next(&listener);
     // The program has a file of its own there when the answer comes.
