@@ -61,7 +61,7 @@ impl Drop for Inheritance {
 }
 
 /// Changes the mask of the calling thread. Returns the mask before.
-fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
+pub(super) fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets live through the call.
     match unsafe { libc::pthread_sigmask(how, set, before.as_mut_ptr()) } {
@@ -71,7 +71,8 @@ fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
     }
 }
 
-fn full() -> libc::sigset_t {
+/// All signals.
+pub(super) fn full() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: the call initialises the set, which lives through it.
     unsafe { libc::sigfillset(set.as_mut_ptr()) };

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions};
 
+use super::inheritance::{change_mask, full};
 use crate::at_start;
 
 /// The name of the process. At most 15 bytes.
@@ -43,6 +44,8 @@ impl GroupWitness {
     pub(super) fn start() -> Option<(Self, WitnessEnd)> {
         let (socket, of_witness) = UnixStream::pair().ok()?;
         socket.set_read_timeout(Some(LONGEST)).ok()?;
+        // From its first instruction, the copy keeps the signals that it gets.
+        let mask = change_mask(libc::SIG_BLOCK, &full()).ok()?;
         // Not fork(3): neither the C library nor a preloaded library has anything to do here.
         // SAFETY: without flags, the call is fork(2). The copy calls only `witness`.
         let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
@@ -50,6 +53,7 @@ impl GroupWitness {
             // SAFETY: this is the copy, and the descriptor is open.
             0 => unsafe { witness(of_witness.as_raw_fd()) },
             pid => {
+                let _ = change_mask(libc::SIG_SETMASK, &mask);
                 let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
                 let pid = Pid::from_raw(pid?)?;
                 Some((Self { socket }, WitnessEnd(pid)))
@@ -103,19 +107,11 @@ pub(super) fn is_in_group(pid: u32) -> bool {
 /// The witness: answers each byte with [`Counts`], until the socket is closed.
 ///
 /// # Safety
-/// Only in a copy of the process that has no other thread; the descriptor must be open.
+/// Only in a copy of the process that has no other thread and blocks all signals; the descriptor
+/// must be open.
 #[cfg(target_os = "linux")]
 unsafe fn witness(socket: i32) -> ! {
-    use std::mem::MaybeUninit;
-    use std::ptr::null_mut;
-
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the call initialises the set, which lives through it.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: initialised.
-    let all = unsafe { all.assume_init() };
-    // SAFETY: the set lives through the call.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &all, null_mut()) };
+    let all = full();
     // SAFETY: this process uses no other descriptor.
     unsafe { keep_only(socket) };
     hide_arguments();

@@ -230,7 +230,7 @@ mod tests {
             "ended, with unknown status, after a thread panicked at src/x.rs:3:5: message"
         );
         let killed = crashed("signal 9 (SIGKILL)");
-        assert_eq!(explained(&all, killed), "ended by signal 9 (SIGKILL)");
+        assert_eq!(explained(&all, killed), "crashed with signal 9 (SIGKILL)");
     }
 
     #[test]
