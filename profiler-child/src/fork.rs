@@ -105,7 +105,11 @@ pub unsafe fn after_fork_within(patience: Duration) -> Status {
         }
         Err(AfterForkError::NotForked) if has_begun_anew() => return Status::AlreadyDone,
         // The process that forked this one has begun without effect.
-        Err(AfterForkError::NotForked) if connect::parent_has_begun() && connect::begin() => {}
+        Err(AfterForkError::NotForked) if connect::parent_has_begun() && connect::begin() => {
+            shutdown::forget_parent();
+            own_threads::forget_parent();
+            io_thread::forget_parent();
+        }
         Err(error) => return Status::Off(error.into()),
     }
     ANEW.store(std::process::id(), Ordering::Release);

@@ -16,6 +16,8 @@ pub const JOIN_WAIT: Duration = Duration::from_millis(20);
 pub enum Status {
     /// This process records. Does not happen on this system.
     Recording,
+    /// The session has not answered in time. Does not happen on this system.
+    Joining,
     /// There is no session on this system.
     NoParent,
     /// The process has begun before. Does not happen on this system.

@@ -10,6 +10,21 @@ use profiler_parent::recover::PassedOver;
 
 use crate::plain::plain;
 
+/// An error with its causes. Omits a cause that the error already contains.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |sentence, cause| {
+            if sentence.ends_with(&cause) {
+                sentence
+            } else {
+                format!("{sentence}: {cause}")
+            }
+        })
+}
+
 /// The first error of writing to standard output.
 static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 

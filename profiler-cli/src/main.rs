@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Ok(line) => run(&line.command),
         Err(stop) => Ok(explain(&stop)),
     };
-    let code = ended.unwrap_or_else(|error| fail(&sentence(&error)));
+    let code = ended.unwrap_or_else(|error| fail(&console::sentence(&error)));
     match console::output_error() {
         Some(error) => fail(&format!("cannot write to standard output: {error}")),
         None => code,
@@ -135,21 +135,6 @@ fn fail(why: &str) -> ExitCode {
         plain::plain(&why.replace('\n', " "))
     ));
     ExitCode::from(2)
-}
-
-/// An error with its causes. Omits a cause that the error already contains.
-fn sentence(error: &anyhow::Error) -> String {
-    error
-        .chain()
-        .skip(1)
-        .map(ToString::to_string)
-        .fold(error.to_string(), |sentence, cause| {
-            if sentence.ends_with(&cause) {
-                sentence
-            } else {
-                format!("{sentence}: {cause}")
-            }
-        })
 }
 
 #[cfg(test)]

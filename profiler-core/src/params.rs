@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ByteLimit;
-use crate::thread_filter::ThreadFilter;
 
 /// The features of a session, as a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -211,7 +210,7 @@ impl SessionParams {
     /// Longest sampling interval: 5 s.
     pub const MAX_INTERVAL: Duration = Duration::from_secs(5);
     /// Longest filter, in bytes; longer filters are cut.
-    pub const MAX_FILTER_BYTES: usize = ThreadFilter::MAX_BYTES;
+    pub const MAX_FILTER_BYTES: usize = 256;
     /// Maximum number of filters; further ones are ignored.
     pub const MAX_FILTERS: usize = 128;
 

@@ -16,6 +16,9 @@ pub struct ThreadFilter {
     names: Vec<String>,
 }
 
+#[cfg(all(feature = "engine", unix))]
+const _: () = assert!(ThreadFilter::MAX_BYTES == crate::params::SessionParams::MAX_FILTER_BYTES);
+
 impl ThreadFilter {
     /// The length of the longest filter, in bytes.
     pub const MAX_BYTES: usize = 256;

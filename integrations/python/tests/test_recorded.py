@@ -112,7 +112,7 @@ class Ends(unittest.TestCase):
     def test_a_process_that_is_killed_has_its_open_span(self):
         recorded = Recorded("dies.py")
         process = recorded.last()
-        self.assertEqual(recorded.code, 128 + 9)
+        self.assertEqual(recorded.code, -9)
         self.assertEqual(process.named("open"), [(Process.START, "path=a.txt")])
 
 

@@ -15,7 +15,7 @@ use crate::masks;
 use crate::own_action;
 use crate::own_file;
 use crate::process;
-use crate::raw::{Call, Clock, call, process_id};
+use crate::raw::{Call, Clock, call, process_id, valgrind};
 use crate::recording;
 use crate::replaced::{self, Original};
 use crate::signal_set;
@@ -69,6 +69,9 @@ pub(crate) unsafe extern "C" fn begin(
     let Some(configuration) = config::parse(asked) else {
         return;
     };
+    if valgrind::runs_this_process() {
+        return;
+    }
     // SAFETY: the process has one thread, and the loader calls this function once.
     unsafe { process::set_configuration(configuration) };
     let Some(file) = own_file::make(process::configuration()) else {

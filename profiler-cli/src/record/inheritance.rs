@@ -19,7 +19,8 @@ use crate::{at_start, signals};
 /// dropped.
 #[derive(Debug)]
 pub(super) struct Inheritance {
-    caught: libc::sigset_t,
+    /// The mask before, without the signals that this command catches.
+    afterwards: libc::sigset_t,
 }
 
 impl Inheritance {
@@ -46,17 +47,17 @@ impl Inheritance {
         // SAFETY: the closure only makes system calls; it neither allocates nor locks.
         unsafe { command.pre_exec(give_back) };
         Ok(Self {
-            caught: set_of(signals::caught()),
+            afterwards: without(mask, signals::caught()),
         })
     }
 }
 
 impl Drop for Inheritance {
-    /// Lets the calling thread handle all signals that this command catches, also those that were
-    /// blocked when it began: they are passed on.
+    /// Gives the calling thread its mask back, without the signals that this command catches: those
+    /// that were blocked when it began are passed on, too.
     fn drop(&mut self) {
         // An error is not possible: the arguments are valid.
-        let _ = change_mask(libc::SIG_UNBLOCK, &self.caught);
+        let _ = change_mask(libc::SIG_SETMASK, &self.afterwards);
     }
 }
 
@@ -80,14 +81,11 @@ pub(super) fn full() -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
-fn set_of(signals: impl Iterator<Item = i32>) -> libc::sigset_t {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: the call initialises the set, which lives through it.
-    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+/// The set without these signals.
+fn without(mut set: libc::sigset_t, signals: impl Iterator<Item = i32>) -> libc::sigset_t {
     for signal in signals {
         // SAFETY: the set is initialised.
-        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+        unsafe { libc::sigdelset(&raw mut set, signal) };
     }
-    // SAFETY: initialised.
-    unsafe { set.assume_init() }
+    set
 }

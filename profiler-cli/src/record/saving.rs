@@ -49,7 +49,7 @@ pub(super) fn save(options: &RecordArgs, session: &Session, output: &OutputName)
         }
         Err(error) => error,
     };
-    let mut errors = vec![crate::sentence(&error)];
+    let mut errors = vec![crate::console::sentence(&error)];
     for directory in other_directories() {
         match write(&OutputName::kept_in(&directory, &target)) {
             Ok(report) => {
@@ -59,7 +59,7 @@ pub(super) fn save(options: &RecordArgs, session: &Session, output: &OutputName)
                     is_elsewhere: Some(message),
                 });
             }
-            Err(error) => errors.push(crate::sentence(&error)),
+            Err(error) => errors.push(crate::console::sentence(&error)),
         }
     }
     Err(anyhow!("{}", errors.join("; ")))

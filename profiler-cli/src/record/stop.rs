@@ -94,6 +94,7 @@ impl Stopping {
             program,
             phase: phase.clone(),
             interrupts: Vec::new(),
+            latest_request: None,
             has_cancelled: false,
             is_told: false,
         };
@@ -133,6 +134,8 @@ struct Handler {
     phase: SharedPhase,
     /// The times of the latest interrupts.
     interrupts: Vec<Instant>,
+    /// The latest request after the end of the program.
+    latest_request: Option<(i32, Instant)>,
     has_cancelled: bool,
     is_told: bool,
 }
@@ -148,20 +151,26 @@ impl Handler {
     /// Waits for signals, and handles those that belong together.
     fn handle(&mut self) -> io::Result<()> {
         let first = self.signals.next()?;
-        let was_running = matches!(self.phase.get(), RecordPhase::Running);
-        let burst = self.collect(first)?;
-        if was_running {
+        if matches!(self.phase.get(), RecordPhase::Running) {
+            let burst = self.collect(first)?;
             self.pass_on(&burst);
-            return Ok(());
-        }
-        let ends = |caught: &&Caught| {
-            matches!(caught.signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT)
-                && !at_start::ignored(caught.signal)
-        };
-        if let Some(request) = burst.caught.iter().find(ends) {
-            self.after_the_program(request.signal);
+        } else {
+            self.take_request(first.signal);
         }
         Ok(())
+    }
+
+    /// Handles a signal after the end of the program. The same signal twice within a short time is
+    /// one request.
+    fn take_request(&mut self, signal: i32) {
+        let ends = matches!(signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT);
+        let is_same =
+            |(known, since): (i32, Instant)| known == signal && since.elapsed() < TOGETHER;
+        if !ends || at_start::ignored(signal) || self.latest_request.is_some_and(is_same) {
+            return;
+        }
+        self.latest_request = Some((signal, now()));
+        self.after_the_program(signal);
     }
 
     fn collect(&mut self, first: Caught) -> io::Result<Burst> {

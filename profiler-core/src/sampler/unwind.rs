@@ -252,7 +252,7 @@ pub(super) fn walk<S: StackWords>(
     frames: &mut [PlacedFrame],
 ) -> Walked {
     let mut walked = Walked::default();
-    let waits = stack.code.is_some();
+    let waits = stack.registers.fp == UNKNOWN_FRAME_POINTER;
     let mut walk = AssertUnwindSafe(&mut walked);
     let body = AssertUnwindSafe(|| walk_unguarded(snapshot, cache, stack, frames, &mut walk));
     // framehop has no unsafe code, but table contents may make it index out of bounds and panic.

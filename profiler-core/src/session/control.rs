@@ -25,6 +25,10 @@ pub fn attach(pool: impl Into<OwnFile>) -> Result<(ProcessKey, Option<SessionPar
     }
     session_state::set_up();
     with_runtime(|runtime| {
+        // The process may have started it while another thread waited for this pool.
+        if runtime.running.is_some() && !runtime.attached {
+            return Err(StartError::OwnSession);
+        }
         runtime.stop();
         session_state::revoke_closing();
         let (manager, header) = runtime.take(pool.into(), true)?;

@@ -72,6 +72,9 @@ pub enum StartError {
     /// an `exec`.
     #[error("a forked child cannot record before it calls after_fork or executes a program")]
     Forked,
+    /// A session of this process's own runs.
+    #[error("this process records for a session of its own")]
+    OwnSession,
 }
 
 /// The options of a session's start, besides its parameters.

@@ -1,25 +1,23 @@
-//! Tells valgrind that what follows is no error of the program.
+//! Whether valgrind runs this process.
 //!
-//! Used by [`is_readable`](super::is_readable), whose system call reads memory that the program may
-//! not have written yet: memcheck reports that, and its `--error-exitcode` changes the exit code of
-//! the program. A request to valgrind is a sequence of instructions that do nothing elsewhere
-//! (`valgrind.h`, a stable interface).
+//! Used at the start. Valgrind runs a program on a processor of its own: the timers would measure
+//! that processor, the stacks would not be those of the program, memcheck would report our reads of
+//! memory that the program has not written, and valgrind ends a program that gets a signal while a
+//! large frame of its stack was never written. So the process is not recorded. The question is a
+//! sequence of instructions that do nothing elsewhere (`valgrind.h`, a stable interface).
 
-/// `VG_USERREQ__CHANGE_ERR_DISABLEMENT`: changes a number of the calling thread. Valgrind reports
-/// its errors only if the number is 0.
-const CHANGE_DISABLEMENT: usize = 0x1801;
+/// `VG_USERREQ__RUNNING_ON_VALGRIND`: the depth of valgrinds.
+const RUNNING_ON_VALGRIND: usize = 0x1001;
 
-/// Calls a function whose errors valgrind does not report.
-pub(super) fn unreported<T>(act: impl FnOnce() -> T) -> T {
-    request(1);
-    let result = act();
-    request(usize::MAX);
-    result
+/// Whether valgrind runs this process.
+pub(crate) fn runs_this_process() -> bool {
+    request(RUNNING_ON_VALGRIND) != 0
 }
 
 #[cfg(target_arch = "x86_64")]
-fn request(change: usize) {
-    let words = [CHANGE_DISABLEMENT, change, 0, 0, 0, 0];
+fn request(number: usize) -> usize {
+    let words = [number, 0, 0, 0, 0, 0];
+    let answer;
     // SAFETY: the rotations of `rdi` are together a full turn, and the exchange has one register.
     // Valgrind reads the words and changes `rdx`.
     unsafe {
@@ -30,15 +28,17 @@ fn request(change: usize) {
             "rol rdi, 51",
             "xchg rbx, rbx",
             in("rax") &raw const words,
-            inout("rdx") 0_usize => _,
+            inout("rdx") 0_usize => answer,
             options(nostack, readonly)
         );
     }
+    answer
 }
 
 #[cfg(target_arch = "aarch64")]
-fn request(change: usize) {
-    let words = [CHANGE_DISABLEMENT, change, 0, 0, 0, 0];
+fn request(number: usize) -> usize {
+    let words = [number, 0, 0, 0, 0, 0];
+    let answer;
     // SAFETY: the rotations of `x12` are together a full turn, and the last instruction changes
     // nothing. Valgrind reads the words and changes `x3`.
     unsafe {
@@ -48,9 +48,10 @@ fn request(change: usize) {
             "ror x12, x12, #51",
             "ror x12, x12, #61",
             "orr x10, x10, x10",
-            inout("x3") 0_usize => _,
+            inout("x3") 0_usize => answer,
             in("x4") &raw const words,
             options(nostack, readonly)
         );
     }
+    answer
 }

@@ -34,7 +34,7 @@ use crate::supervisor::{NOT_WAITED, SupervisorContext, SupervisorEvent, Supervis
 use crate::sys::{ProgramImage, facts_of, name_of};
 
 /// The longest time for which a process waits for memory, whatever it says.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Pause between two tries while memory is being freed: doubled each time, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
