@@ -95,11 +95,9 @@ impl Drop for WatchedPlace {
 
 /// Starts the thread if there is something to read and none exists.
 fn read_while_recording() {
-    if is_wanted() && take_over() {
-        if !starts_thread() {
-            // No thread is left. The next start or runtime tries again.
-            READING.store(0, Ordering::SeqCst);
-        }
+    if is_wanted() && take_over() && !starts_thread() {
+        // No thread is left. The next start or runtime tries again.
+        READING.store(0, Ordering::SeqCst);
     }
 }
 

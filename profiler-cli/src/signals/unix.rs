@@ -188,14 +188,14 @@ enum Origin {
 }
 
 fn origin(signal: i32, info: *const libc::siginfo_t) -> Origin {
-    if info.is_null() {
-        return Origin::Sender { is_system: false };
-    }
     // SAFETY: the kernel passes a valid siginfo to a handler installed with SA_SIGINFO.
-    let code = unsafe { (*info).si_code };
-    let is_system = code > 0;
-    // SAFETY: as above; the field exists if a process has sent the signal.
-    let is_own = !is_system && unsafe { (*info).si_pid() } == std::process::id().cast_signed();
+    let Some(info) = (unsafe { info.as_ref() }) else {
+        return Origin::Sender { is_system: false };
+    };
+    let is_system = info.si_code > 0;
+    // SAFETY: the field exists if a process has sent the signal.
+    let sender = || unsafe { info.si_pid() };
+    let is_own = !is_system && sender() == std::process::id().cast_signed();
     match signal {
         libc::SIGTRAP | libc::SIGSYS | libc::SIGFPE | libc::SIGABRT if is_system => {
             Origin::OwnFault

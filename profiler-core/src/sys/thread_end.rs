@@ -57,6 +57,7 @@ impl ThreadEnd {
             return None;
         }
         // The type of a key has 64 bits on macOS, and a sign on FreeBSD.
+        #[allow(clippy::unnecessary_fallible_conversions)] // not on FreeBSD
         let Some(word) = u64::try_from(key).ok().and_then(|key| key.checked_add(1)) else {
             // SAFETY: made above, and no thread has stored a value under it.
             unsafe { libc::pthread_key_delete(key) };
