@@ -279,6 +279,6 @@ int main(void) {
     volatile char unwritten[100000];
     unwritten[99999] = 1;
     sink = spin(30000000);
-    return 3;
+    return 2 + unwritten[99999];
 }
 "#;
