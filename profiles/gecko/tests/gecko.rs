@@ -81,7 +81,7 @@ struct Job<'a> {
     single: u8,
     steps: [&'a str; 2],
     rows: Vec<(&'a str, u64)>,
-    stack: &'a str,
+    stacks: &'a str,
     ratio: f64,
 }
 
@@ -99,7 +99,7 @@ impl ProfilerMarker for Job<'_> {
             .key_format("single", Format::List)
             .key_format("steps", Format::List)
             .key_format("rows", FieldFormat::table(columns))
-            .key_format("stack", Format::String)
+            .key_format("stacks", Format::String)
             .key_format("ratio", Format::Percentage)
     }
 }
@@ -194,7 +194,7 @@ fn a_whole_process_is_written_with_everything_a_viewer_reads() {
     );
     let rows = vec![("a", 1), ("b", 2)];
     let steps = ["one", "two"];
-    let stack = "not a stack";
+    let stacks = "not a stack";
     let job = Job {
         title: "text",
         missing: None,
@@ -202,7 +202,7 @@ fn a_whole_process_is_written_with_everything_a_viewer_reads() {
         single: 1,
         steps,
         rows,
-        stack,
+        stacks,
         ratio: 0.25,
     };
     marker!(

@@ -286,7 +286,7 @@ fn split_debug_information_is_read_from_its_own_file_or_a_package() {
 }
 
 #[test]
-fn a_package_with_location_lists_is_read_and_a_damaged_one_is_reported() {
+fn a_package_of_optimised_code_is_read_and_a_damaged_one_is_reported() {
     if Command::new("dwp").arg("--version").output().is_err() {
         println!("skipped: dwp is not installed");
         return;
@@ -306,14 +306,14 @@ fn a_package_with_location_lists_is_read_and_a_damaged_one_is_reported() {
         }
     }
     let bytes = std::fs::read(&package).unwrap();
-    let name = b".debug_loc.dwo\0";
-    let lists = bytes.windows(name.len()).position(|text| text == name);
-    let lists = lists.expect("optimised code has location lists");
+    let name = b".debug_abbrev.dwo\0";
+    let named = bytes.windows(name.len()).position(|text| text == name);
+    let named = named.expect("a package has abbreviations");
     check_all(&built, &mut built.symbols());
 
     // The index names a section that is not there any more.
     let mut damaged = bytes;
-    damaged[lists + 1] = b'x';
+    damaged[named + 1] = b'x';
     std::fs::write(&package, damaged).unwrap();
     let mut symbols = built.symbols();
     let names = built.mark(1, &mut symbols);

@@ -70,10 +70,16 @@ impl<'a> ProcessModel<'a> {
         self.converter.since_start_ns(at)
     }
 
-    /// As [`Self::ns`], for a time that the program chose: at most that of the capture, since nothing
-    /// that has happened is later.
+    /// As [`Self::ns`], for a time that the program chose. A time that is more than an hour after the
+    /// capture is that of the capture, because it would stretch the time line of the profile.
     pub fn marker_ns(&self, at: Timestamp) -> i64 {
-        self.ns(at.min(self.spec.later.ticks))
+        const HOUR_NS: i64 = 3_600_000_000_000;
+        let (ns, capture) = (self.ns(at), self.capture_ns());
+        if ns.saturating_sub(capture) > HOUR_NS {
+            capture
+        } else {
+            ns
+        }
     }
 
     /// Nanoseconds from the session's start to the capture.

@@ -124,7 +124,7 @@ fn record_every_kind_of_entry() {
         );
         let rows = vec![("a", number)];
         let steps = ["one", "two"];
-        let stack = "";
+        let stacks = "";
         let job = Job {
             title: "t",
             missing: Some(1),
@@ -132,7 +132,7 @@ fn record_every_kind_of_entry() {
             single: 1,
             steps,
             rows,
-            stack,
+            stacks,
             ratio: 0.5,
         };
         marker!("typed", &category::IPC, MarkerOptions::default(), &job);

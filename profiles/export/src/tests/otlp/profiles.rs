@@ -166,7 +166,14 @@ fn the_sums_of_samples_are_those_of_folded_stacks() {
         let in_us: BTreeMap<_, _> = in_us
             .map(|(stack, ns)| (stack, (ns + 500) / 1000))
             .collect();
-        assert_eq!(in_us, folded(&profile));
+        // Folded stacks carry fractions of microseconds from line to line.
+        let folded = folded(&profile);
+        assert!(in_us.keys().eq(folded.keys()), "{in_us:?} {folded:?}");
+        let mut both = in_us.values().zip(folded.values());
+        assert!(
+            both.all(|(one, other)| (one - other).abs() <= 1),
+            "{in_us:?} {folded:?}"
+        );
         let cpu = sums(&request, "cpu/nanoseconds");
         let expected = crate::tests::fixture::SAMPLES as i64 * 8 / 10 - 1;
         if profile["threads"][0]["samples"]["length"] == 1000 {
