@@ -9,7 +9,7 @@ use crate::command_record_support::Recording;
 /// Leaves a process that runs until the pipe is opened and closed. Ends once the process executes its
 /// program.
 const LEAVES: &str = "mkfifo pipe; setsid cat pipe </dev/null >/dev/null 2>&1 & \
-    until [ \"$(cat /proc/$!/comm)\" = cat ]; do :; done; exit 4";
+    until read name </proc/$!/comm && [ $name = cat ]; do :; done; exit 4";
 
 /// Lets the process end that was left.
 fn release(pipe: &std::path::Path) -> anyhow::Result<()> {
