@@ -6,8 +6,8 @@ use integration_tests::{own_process, tools};
 
 use crate::command_record_support::Recording;
 
-/// Leaves a process that runs until the pipe is opened and closed. Ends once the process executes its
-/// program.
+/// Leaves a process that runs until the pipe is opened and closed. Ends once the process executes
+/// its program.
 const LEAVES: &str = "mkfifo pipe; setsid cat pipe </dev/null >/dev/null 2>&1 & \
     until read name </proc/$!/comm && [ $name = cat ]; do :; done; exit 4";
 

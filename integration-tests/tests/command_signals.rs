@@ -1,10 +1,12 @@
-//! Tests of signals to `profiler record`: each signal arrives once at the program, whoever gets it
-//! first, and the command ends as its program does.
+//! Tests of signals to `profiler record`: each signal arrives once at the program, whether it is
+//! sent to the command or to the process group, and the command ends as its program does.
 
 use std::process::Command;
 
 use anyhow::ensure;
 use integration_tests::foreign::is_installed;
+use integration_tests::own::state_of;
+use integration_tests::patience::until;
 use integration_tests::{own_process, tools};
 
 use crate::command_record_support::Recording;
@@ -141,5 +143,23 @@ fn ctrl_c_ends_a_loop_of_commands() -> anyhow::Result<()> {
     // The second one is that of the outer command.
     let files = ["1.json", "profile.json.gz"];
     assert_eq!(ended.files()?, files, "{}", ended.error);
+    Ok(())
+}
+
+#[test]
+fn job_control_stops_and_continues_the_command() -> anyhow::Result<()> {
+    own_process!();
+    let mut recording = Recording::start(
+        &["--no-agent", "-o", "out.json"],
+        &["sh", "-c", "echo ready; read line"],
+    )?;
+    ensure!(recording.line()? == "ready", "it does not run");
+    let pid = recording.pid()?.as_raw_nonzero().get().cast_unsigned();
+    send(&recording, libc::SIGTSTP, false)?;
+    ensure!(until(|| state_of(pid) == Some('T')), "it is not stopped");
+    send(&recording, libc::SIGCONT, false)?;
+    ensure!(until(|| state_of(pid) != Some('T')), "it does not go on");
+    recording.tell("end")?;
+    recording.end_with(0)?;
     Ok(())
 }

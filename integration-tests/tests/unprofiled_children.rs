@@ -30,7 +30,7 @@ fn too_long(directory: &Path) -> PathBuf {
     long
 }
 
-/// A directory in which nobody may make a file.
+/// A directory in which no file can be made.
 fn not_writable(_: &Path) -> PathBuf {
     PathBuf::from("/proc")
 }

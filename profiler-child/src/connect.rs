@@ -44,7 +44,8 @@ pub enum Status {
     Recording,
     /// The session has not answered in time. A thread of the profiler goes on waiting for up to a
     /// minute, and this process records from when the answer comes
-    /// ([`session::is_active`]). [`shutdown`](crate::shutdown) ends the wait. If the session refuses the process, it lists it with the reason.
+    /// ([`session::is_active`]). [`shutdown`](crate::shutdown) ends the wait. If the session refuses
+    /// the process, the profile lists it with the reason.
     Joining,
     /// The environment names neither a parent nor a session.
     NoParent,

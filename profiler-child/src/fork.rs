@@ -82,8 +82,10 @@ static ANEW: AtomicU32 = AtomicU32::new(0);
 ///   and musl are usable in forked children. The locks of the environment ([`std::env::set_var`])
 ///   and of the dynamic linker (`dlopen`) are not, if a thread held them.
 ///
-/// At the fork, no other thread was in [`init`](crate::init). The function is not called in a
-/// signal handler, in the serialisation of a payload, nor in the child of a `vfork`.
+/// At the fork, no other thread was in [`init`](crate::init), and no thread of the profiler began to
+/// record: fork when `init` has returned another status than [`Status::Joining`], or once
+/// [`session::is_active`] is true. The function is not called in a signal handler, in the
+/// serialisation of a payload, nor in the child of a `vfork`.
 pub unsafe fn after_fork() -> Status {
     // SAFETY: the caller's promise.
     unsafe { after_fork_within(JOIN_WAIT) }

@@ -14,8 +14,8 @@ use profiler_core::session;
 use crate::connect::{InitError, Status, record_for, record_for_session, status_if_begun};
 use crate::join::report;
 
-/// How long [`init`] waits for a session that this process joins by itself. A thread of the profiler
-/// waits longer.
+/// How long [`init`] waits for a session that this process joins by itself. A thread of the
+/// profiler waits longer.
 pub const JOIN_WAIT: Duration = Duration::from_millis(20);
 
 /// Begins to record, if the environment names a parent or a session.

@@ -5,7 +5,7 @@ use crate::support::{self, Worker, snapshot};
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker;
-use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::session::{self, SessionParams, StartError, StartOptions};
 use test_support::own_process;
 use test_support::patience::until;
 
@@ -47,5 +47,21 @@ fn a_thread_of_an_earlier_session_does_not_end_the_row_of_another_thread() {
     );
     assert_eq!(named(&snapshot(), "new").ended, None);
     new.end();
+    session::stop();
+}
+
+#[test]
+fn a_pool_that_comes_while_an_own_session_runs_is_refused() {
+    own_process!();
+    let params = SessionParams::default();
+    let pool = pool::create(&support::pool_spec(&params)).unwrap();
+    start(params);
+    let refused = session::attach(pool);
+    assert!(
+        matches!(refused, Err(StartError::OwnSession)),
+        "{refused:?}"
+    );
+    marker!("into the own pool");
+    assert_eq!(snapshot().counts().delivered, 1);
     session::stop();
 }

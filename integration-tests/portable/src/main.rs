@@ -1,8 +1,8 @@
 //! An application for several systems that depends on the profiler on all of them.
 //!
-//! `.ci/run targets` compiles it for Windows and other systems, and the test runs it on this one. It
-//! uses `profiler-child`, its macros, and each package for Rust under `integrations/`, without any
-//! condition on the system. Without a session it does the same everywhere.
+//! `.ci/run targets` compiles it for Windows and other systems, and the test runs it on this one.
+//! It uses `profiler-child`, its macros, and each package for Rust under `integrations/`, without
+//! any condition on the system. Without a session it does the same everywhere.
 
 use std::time::Duration;
 

@@ -108,7 +108,7 @@ pub fn join_while(
     patience: Duration,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Joined, JoinError> {
-    let wait = Wait {
+    let wait = JoinWait {
         deadline: Deadline::after(patience),
         patience,
         goes_on,
@@ -131,14 +131,14 @@ fn send(asker: &Asker, request: &JoinRequest) -> Result<(), JoinError> {
     Ok(asker.send(&frame).map_err(TransportError::from)?)
 }
 
-/// How long a process waits, and for what it stops earlier.
-struct Wait<'a> {
+/// The wait of a process for a session: how long, and whether it goes on.
+struct JoinWait<'a> {
     deadline: Deadline,
     patience: Duration,
     goes_on: &'a dyn Fn() -> bool,
 }
 
-impl Wait<'_> {
+impl JoinWait<'_> {
     /// The deadline of the next step. `None` if the wait is over.
     fn step(&self) -> Option<Deadline> {
         let left = self.deadline.left().filter(|_| (self.goes_on)())?;

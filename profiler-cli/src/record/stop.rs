@@ -183,8 +183,11 @@ impl Handler {
             }
         }
         // Asked after the last signal: the group has got each of them by now, if it gets it.
-        let answer = self.witness.as_mut().map(GroupWitness::ask);
-        let group = answer.flatten().map(|counts| {
+        let answer = self.witness.as_mut().and_then(GroupWitness::ask);
+        if answer.is_none() {
+            self.witness = None; // a late answer would be taken for that of the next question
+        }
+        let group = answer.map(|counts| {
             let sent = counts.iter().enumerate().filter(|(_, count)| **count > 0);
             let sent = sent.filter_map(|(signal, _)| i32::try_from(signal).ok());
             self.with_early(sent.collect(), &caught)

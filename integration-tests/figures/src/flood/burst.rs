@@ -1,8 +1,7 @@
-//! How many entries of a burst are lost, although the limit has room for all of them: a process that
-//! has been idle records 400,000 markers at full speed, in a session of ten processes.
+//! How many entries of a burst are lost although the limit has room for all of them: a new process
+//! records 400,000 markers at full speed, in a session of up to ten processes.
 //!
-//! The bursts of all processes follow each other. Before, a process began with 1 MiB, and its
-//! allowance doubled with each answer of the parent.
+//! Bursts follow each other, and are together below a quarter of the limit.
 
 use anyhow::{Result, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
@@ -11,7 +10,7 @@ use integration_tests::profile::Profile;
 use crate::workers;
 
 const LIMIT: u64 = 128 << 20;
-/// The processes of which each has a burst. The bursts together are below a quarter of the limit.
+/// The processes of which each has a burst.
 const BURSTING: usize = 3;
 /// The processes that are idle.
 const IDLE: usize = 7;

@@ -1,8 +1,8 @@
 //! Group `flood`: whether the limit holds, how much of it each process keeps, and how fast
 //! processes answer, while processes record at full speed.
 //!
-//! One file per question: [`peak`], [`spans`], [`reply`], [`burst`], and [`simulated`] for more processes than
-//! a machine can run.
+//! One file per question: [`peak`], [`spans`], [`reply`], [`burst`], and [`simulated`] for more
+//! processes than a machine can run.
 
 mod burst;
 mod peak;

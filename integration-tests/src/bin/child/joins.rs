@@ -39,8 +39,8 @@ pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     })
 }
 
-/// `is-recording`: whether the process records. `await-recording` waits until it does, `await-alone`
-/// until the process has no thread of the profiler. `leave`: ends the profiler.
+/// `is-recording`: whether the process records. `await-recording` waits until it does,
+/// `await-alone` until the process has no thread of the profiler. `leave`: ends the profiler.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     match name {
         "exec" => Some(exec(words)),

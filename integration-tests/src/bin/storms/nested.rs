@@ -38,7 +38,7 @@ fn descend(lowest: usize) {
     black_box(&here);
 }
 
-/// Memory with a guard page below it. It is never unmapped, because the process ends with the storm.
+/// Memory with a guard page below it. It is never unmapped: the process ends with the storm.
 fn guarded_memory(bytes: usize) -> Result<*mut c_void> {
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping.

@@ -249,7 +249,7 @@ fn a_process_that_waits_for_an_answer_neither_uses_nor_closes_a_number_of_the_pr
     let asker = Asker::connect(listener.path(), &deadline).unwrap();
     let number = asker.socket().number().unwrap();
     let process = on_thread(move || {
-        let wait = Wait {
+        let wait = JoinWait {
             deadline,
             patience: LONG,
             goes_on: &|| true,

@@ -2,18 +2,19 @@
 
 use profiler_observed::VARIABLE;
 
-use crate::observed::{Session, test_program};
+use crate::observed::{Program, Session, run_until, test_program};
 
 #[test]
 fn every_forked_child_has_a_file_and_its_time() {
-    let session = Session::new();
-    let (_, programs) = session.run(&["forks", "0"]);
+    let (_, programs) = run_until(children_have_samples, || {
+        Session::new().run(&["forks", "0"])
+    });
     assert_eq!(programs.len(), 5);
     let parent = programs[0].header.pid;
     for child in &programs[1..] {
         assert_eq!(child.header.parent, parent);
         assert_eq!(child.header.began_cpu_ns, 0);
-        assert!(child.samples.len() > 3 && child.sampled_ns(0) <= child.used_ns());
+        assert_is_sampled(child);
         assert_eq!(child.text, programs[0].text);
     }
 }
@@ -23,13 +24,14 @@ fn a_child_that_changes_its_user_is_recorded() {
     if !is_root() {
         return;
     }
-    let session = Session::new();
-    let (output, programs) = session.run(&["forks", "1"]);
+    let (output, programs) = run_until(children_have_samples, || {
+        Session::new().run(&["forks", "1"])
+    });
     assert!(output.status.success());
     assert_eq!(programs.len(), 5);
     for child in &programs[1..] {
         assert_eq!(child.header.ending, 1);
-        assert!(child.samples.len() > 3 && child.sampled_ns(0) <= child.used_ns());
+        assert_is_sampled(child);
     }
 }
 
@@ -38,9 +40,9 @@ fn children_of_a_process_without_a_file_system_have_the_files_in_reserve() {
     if !is_root() {
         return;
     }
-    let session = Session::new();
     let empty = tempfile::tempdir().unwrap();
-    let (output, programs) = session.run(&["sandbox", empty.path().to_str().unwrap()]);
+    let arguments = ["sandbox", empty.path().to_str().unwrap()];
+    let (output, programs) = run_until(children_have_samples, || Session::new().run(&arguments));
     assert!(output.status.success(), "{:?}", output.status);
     assert_eq!(
         programs.len(),
@@ -54,7 +56,7 @@ fn children_of_a_process_without_a_file_system_have_the_files_in_reserve() {
     assert_eq!(pids.len(), 5, "no two children share a file");
     for child in &programs[1..] {
         assert_eq!(child.header.parent, programs[0].header.pid);
-        assert!(child.samples.len() > 3 && child.sampled_ns(0) <= child.used_ns());
+        assert_is_sampled(child);
         assert_eq!(child.text, programs[0].text);
     }
 }
@@ -83,17 +85,16 @@ pub(crate) fn is_root() -> bool {
 
 #[test]
 fn a_fork_by_a_raw_call_is_noticed() {
-    let session = Session::new();
-    let (_, programs) = session.run(&["raw-fork"]);
+    let (_, programs) = run_until(children_have_samples, || Session::new().run(&["raw-fork"]));
     assert_eq!(programs.len(), 2);
     assert_eq!(programs[1].header.parent, programs[0].header.pid);
-    assert!(programs[1].samples.len() > 3);
+    assert_is_sampled(&programs[1]);
 }
 
 #[test]
 fn a_child_of_vfork_changes_nothing_in_its_parent() {
-    let session = Session::new();
-    let (output, programs) = session.run(&["vfork"]);
+    let all_have_samples = |programs: &[Program]| programs.iter().all(has_samples);
+    let (output, programs) = run_until(all_have_samples, || Session::new().run(&["vfork"]));
     assert!(output.status.success());
     assert_eq!(
         programs.len(),
@@ -102,7 +103,7 @@ fn a_child_of_vfork_changes_nothing_in_its_parent() {
     );
     for program in &programs {
         assert_eq!(program.header.ending, 1);
-        assert!(program.samples.len() > 3 && program.sampled_ns(0) <= program.used_ns());
+        assert_is_sampled(program);
     }
 }
 
@@ -122,4 +123,19 @@ fn a_chain_of_programs_is_never_killed_by_a_signal_of_the_one_before() {
         assert_eq!(before.header.pid, after.header.pid);
         assert!(before.header.ended_cpu_ns <= after.header.began_cpu_ns);
     }
+}
+
+fn has_samples(program: &Program) -> bool {
+    program.samples.len() > 3
+}
+
+fn children_have_samples(programs: &[Program]) -> bool {
+    programs[1..].iter().all(has_samples)
+}
+
+fn assert_is_sampled(program: &Program) {
+    let (sampled, used) = (program.sampled_ns(0), program.used_ns());
+    let count = program.samples.len();
+    assert!(has_samples(program), "{count} samples");
+    assert!(sampled <= used, "{sampled} of {used}");
 }

@@ -24,7 +24,7 @@ pub(crate) struct Session {
 }
 
 /// A sample with its stack.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) head: SampleHead,
     pub(crate) stack: Vec<u64>,
@@ -116,6 +116,23 @@ impl Session {
         reader.pass(&self.files());
         (child.wait_with_output().unwrap(), reader.finish())
     }
+}
+
+/// Repeats a run until its samples are enough, at most ten times, and returns the last one.
+///
+/// A virtual machine lets the timers of processor time pause, for longer than a short program
+/// runs, and a reader that is late has the ring refuse samples.
+pub(crate) fn run_until(
+    enough: impl Fn(&[Program]) -> bool,
+    run: impl Fn() -> (Output, Vec<Program>),
+) -> (Output, Vec<Program>) {
+    for _ in 1..10 {
+        let ran = run();
+        if enough(&ran.1) {
+            return ran;
+        }
+    }
+    run()
 }
 
 /// Reads all files of a directory.

@@ -17,7 +17,7 @@ use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::session::SessionParams;
 use profiler_core::time::{SessionClock, Timestamp};
 
-use crate::observed::{Program, Sample, Session, test_program};
+use crate::observed::{Program, Sample, Session, run_until, test_program};
 
 const LIMIT: u64 = 8 << 20;
 
@@ -136,7 +136,8 @@ fn functions() -> HashMap<u64, String> {
 
 #[test]
 fn the_stack_of_a_program_that_has_ended_has_all_its_functions() {
-    let (_, programs) = Session::new().run(&["deep", "15"]);
+    let enough = |programs: &[Program]| programs[0].samples.len() > 10;
+    let (_, programs) = run_until(enough, || Session::new().run(&["deep", "15"]));
     let stacks = stacks_of(&programs[0]);
     let spinning: Vec<_> = stacks
         .iter()

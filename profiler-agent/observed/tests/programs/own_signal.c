@@ -165,7 +165,12 @@ static int runs_with(size_t bytes) {
 /* The C library itself needs a part of the stack: finds out what is left of it for this program. */
 static void small_stack(const char *bytes) { printf("ran %d\n", runs_with(atoi(bytes))); }
 
-static void *sleep_long(void *unused) { sleep(60); return unused; }
+static int asleep;
+static void *sleep_long(void *unused) {
+    __atomic_add_fetch(&asleep, 1, __ATOMIC_RELEASE);
+    sleep(60);
+    return unused;
+}
 
 /* How many timers the program can have beside these threads. */
 static void timers(int threads) {
@@ -176,7 +181,7 @@ static void timers(int threads) {
         pthread_t thread;
         if (pthread_create(&thread, &attributes, sleep_long, 0)) exit(9);
     }
-    usleep(200000);
+    while (__atomic_load_n(&asleep, __ATOMIC_ACQUIRE) < threads) usleep(1000);
     int made = 0;
     for (; made < 100; made++) {
         timer_t timer;

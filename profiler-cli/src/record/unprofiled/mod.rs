@@ -16,7 +16,7 @@ mod reason;
 mod sightings;
 mod used_times;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -77,7 +77,10 @@ pub(super) fn watch<T>(
         result
     });
     watcher.end();
-    let used = watcher.used.of_listed();
+    let reports = session.processes();
+    let recorded = reports.iter().filter(|report| report.unprofiled.is_none());
+    let recorded: BTreeSet<u32> = recorded.map(|report| report.pid.get()).collect();
+    let used = watcher.used.of_listed(|pid| recorded.contains(&pid));
     (result, used)
 }
 

@@ -39,11 +39,12 @@ impl UsedTimes {
     }
 
     /// The time of the processes that are not recorded. Of several processes with one number, only
-    /// the latest one counts.
-    pub(super) fn of_listed(&self) -> Duration {
+    /// the latest one counts. A process that was recorded later, after it executed another program,
+    /// does not count: its clock does not tell the two programs apart.
+    pub(super) fn of_listed(&self, was_recorded: impl Fn(u32) -> bool) -> Duration {
         let mut latest: BTreeMap<u32, u64> = BTreeMap::new();
         for ((pid, _), used) in &self.used {
-            if self.listed.contains(pid) {
+            if self.listed.contains(pid) && !was_recorded(*pid) {
                 latest.insert(*pid, *used);
             }
         }
@@ -64,9 +65,11 @@ mod tests {
         let second = rustix::param::clock_ticks_per_second();
         times.note(&[(1, stat(5, second)), (2, stat(5, second))].into());
         times.note(&[(1, stat(5, 2 * second)), (3, stat(6, second))].into());
-        assert_eq!(times.of_listed(), Duration::ZERO);
+        let never = |_| false;
+        assert_eq!(times.of_listed(never), Duration::ZERO);
         times.list(1);
         times.list(3);
-        assert_eq!(times.of_listed(), Duration::from_secs(3));
+        assert_eq!(times.of_listed(never), Duration::from_secs(3));
+        assert_eq!(times.of_listed(|pid| pid == 1), Duration::from_secs(1));
     }
 }

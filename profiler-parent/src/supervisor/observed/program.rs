@@ -392,7 +392,7 @@ impl ObservedProgram {
         for remark in remarks(&header, self.sampled_ns, used) {
             self.process.pool().add_notice(remark);
         }
-        let time = self.time(ended_cpu_ns.or(clock_ns));
+        let time = self.time(known_cpu_ns);
         self.process.close(is_orderly);
         let _ = std::fs::remove_file(&self.path);
         time
