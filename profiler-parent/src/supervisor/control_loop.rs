@@ -139,6 +139,9 @@ impl ControlLoop {
                     self.context.processes.is_trusted(key) == Some(true),
                 );
                 let facts = facts_of(hello.pid);
+                // It was not in the table when the figures of its admission were published.
+                let admitted = self.controller.figures(key).map(|figures| (key, figures));
+                self.context.processes.set_figures(admitted.into_iter());
                 // The child may have ended before its `Hello` was handled.
                 if self.context.processes.note_hello(key, &hello, files, facts) {
                     let mut link = Link::new(sender);
