@@ -171,7 +171,7 @@ fn a_process_does_not_wait_long_for_a_session_that_does_not_answer() -> anyhow::
     let listening = JoinedHelper::start_by(listening)?;
     assert!(listening.status.starts_with("listening as"));
     let address = SessionAddress::new(path, Token::generate()?);
-    let mut helper = with_address(&address.to_value(), "init")?;
+    let mut helper = with_address(&address.to_value(), "init-briefly")?;
     assert_eq!(helper.status, "Joining");
     helper.continues()
 }

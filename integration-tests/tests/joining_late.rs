@@ -32,7 +32,7 @@ fn late_helper() -> anyhow::Result<(ProcessTree, JoinedHelper)> {
     tree.signal_parent(Signal::STOP);
     let pid = tree.parent_pid();
     assert!(until(|| state_of(pid) == Some('T')));
-    let mut command: Command = command(CHILD, "init");
+    let mut command: Command = command(CHILD, "init-briefly");
     command.env(SESSION_VARIABLE, address);
     let helper = JoinedHelper::start_by(command)?;
     assert_eq!(helper.status, "Joining");
@@ -100,7 +100,7 @@ fn each_of_many_processes_that_begin_at_once_is_recorded() -> anyhow::Result<()>
     const COUNT: usize = 32;
     let session = session::start(|builder| builder)?;
     let start = || {
-        let mut command = command(CHILD, "init");
+        let mut command = command(CHILD, "init-briefly");
         session.prepare(&mut command)?;
         Ok(command.spawn()?)
     };

@@ -4,6 +4,7 @@
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, bail};
+use integration_tests::patience::LONG;
 use ipc_protocol::environment::{
     ChildEnvironment, InheritedHandle, SESSION_VARIABLE, Token, VARIABLE,
 };
@@ -17,6 +18,7 @@ type Beginning = fn() -> anyhow::Result<String>;
 /// All ways to begin, by name.
 pub(crate) const BEGINNINGS: &[(&str, Beginning)] = &[
     ("init", init),
+    ("init-briefly", || Ok(line_of(profiler_child::init()))),
     ("no-init", || Ok("not asked".to_owned())),
     ("init-and-scribble", init_and_scribble),
     ("die-first", || crate::end::kill()),
@@ -36,8 +38,10 @@ pub(crate) fn begin(name: &str) -> anyhow::Result<String> {
         .1()
 }
 
+/// Like `profiler_child::init()`, but waits for the session for as long as a slow machine needs.
+/// `init-briefly` waits no longer than `init()`.
 pub(crate) fn init() -> anyhow::Result<String> {
-    Ok(line_of(profiler_child::init()))
+    Ok(line_of(profiler_child::init_within(LONG)))
 }
 
 /// The first line of output for this status.

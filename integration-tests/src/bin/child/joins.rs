@@ -15,7 +15,7 @@ use profiler_core::internal::sys::own_process_start;
 use profiler_core::session;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::begin::line_of;
+use crate::begin::init;
 use crate::end::quit;
 use crate::forks::{fork, wait_for};
 use crate::{Words, say, stay_forever};
@@ -23,14 +23,14 @@ use crate::{Words, say, stay_forever};
 /// Markers that `mark-and-exit` and the children of `zygote` record.
 const MARKERS: u64 = 100;
 
-/// `join`: begins like `init`, but waits for the session for as long as a slow machine needs.
+/// `join`: begins like `init`.
 /// `mark-and-exit`: joins, records, prints its status and exits. `zygote COUNT`: forks COUNT
 /// processes that do this, before this process has called the profiler, and waits for them.
 /// `listen PATH`: listens at PATH like a session, and answers nothing. `leave [COUNT]`: asks for
 /// memory, and closes the connection when it has the memory, without using it; COUNT times.
 pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
     Some(match name {
-        "join" => Ok(join()),
+        "join" => init(),
         "mark-and-exit" => mark_and_exit(),
         "zygote" => zygote(),
         "listen" => listen(),
@@ -72,12 +72,9 @@ fn exec(words: Words<'_>) -> anyhow::Result<String> {
     bail!("cannot execute: {error}")
 }
 
-fn join() -> String {
-    line_of(profiler_child::init_within(LONG))
-}
 
 fn mark_and_exit() -> anyhow::Result<String> {
-    let status = join();
+    let status = init()?;
     record_paced(1000, 0..MARKERS);
     say(&status)?;
     std::process::exit(i32::from(status != "Recording"))

@@ -60,7 +60,7 @@ type Scenario = fn() -> String;
 
 const SCENARIOS: &[(&str, Scenario)] = &[
     ("silent", silent),
-    ("init", || line_of(profiler_child::init())),
+    ("init", || line_of(profiler_child::init_within(LONG))),
     ("after-fork", begin_anew_and_record),
     ("twice", twice),
     ("with-thread", with_thread),
