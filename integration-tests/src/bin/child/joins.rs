@@ -72,7 +72,6 @@ fn exec(words: Words<'_>) -> anyhow::Result<String> {
     bail!("cannot execute: {error}")
 }
 
-
 fn mark_and_exit() -> anyhow::Result<String> {
     let status = init()?;
     record_paced(1000, 0..MARKERS);
