@@ -251,9 +251,11 @@ function checkCounters(profile, trace, numbers, say) {
 /** The processor time in the profile is the processor use of the trace over time. */
 function checkUse(profile, trace, numbers, say) {
   if (profile.meta.sampleUnits?.threadCPUDelta !== "ns") return;
+  // In other profiles, the time of a thread's first sample may be that since any moment.
+  const first = profile.meta.startUnixNs === undefined ? 1 : 0;
   let good = 0;
   for (const thread of profile.threads) {
-    const used = (thread.samples.threadCPUDelta ?? []).slice(1).reduce((sum, ns) => sum + (ns ?? 0), 0);
+    const used = (thread.samples.threadCPUDelta ?? []).slice(first).reduce((sum, ns) => sum + (ns ?? 0), 0);
     const pid = numbers.get(thread.pid);
     const rows = trace.use.filter((row) => row.pid === pid && (row.tid === Number(thread.tid) || (thread.isMainThread && row.tid === pid)));
     const shown = rows.slice(1).reduce((sum, row, at) => sum + ((row.ts - rows[at].ts) * rows[at].value) / 100, 0);
