@@ -33,13 +33,22 @@ function read(bytes) {
   return { types, threads, mappings: profile.mapping.map((mapping) => text(mapping.filename)) };
 }
 
-export async function check({ directory, reference }, say) {
+/** Returns the number of samples of each thread of a profile. */
+function sampleCounts(file) {
+  const bytes = readFileSync(file);
+  const { threads } = JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes);
+  return new Map(threads.map((thread) => [`${thread.pid} ${thread.tid}`, thread.samples.length]));
+}
+
+export async function check({ directory, profile, reference }, say) {
+  const counts = sampleCounts(profile);
   const { types, threads, mappings } = read(readFileSync(join(directory, "profile.pb.gz")));
   say(types.join(" ") === "samples/count wall/nanoseconds cpu/nanoseconds", `pprof: samples, time, processor time (${types})`);
   say(mappings.some((name) => name.includes("libtenths")), `pprof: libraries are mappings (${mappings.length})`);
   for (const expected of reference.filter((thread) => thread.samples > 100)) {
     const thread = threads.get(`${expected.name} ${expected.pid} ${expected.tid}`);
-    say(thread?.samples === expected.samples, `pprof: "${expected.name}" has ${expected.samples} samples (${thread?.samples})`);
+    const samples = counts.get(`${expected.pid} ${expected.tid}`);
+    say(thread?.samples === samples, `pprof: "${expected.name}" has ${samples} samples (${thread?.samples})`);
     say(near(thread?.wall, expected.total, expected.total, 0.01), `pprof: "${expected.name}" has all its time`);
     for (const [name, us] of busiest(expected, 0.05)) {
       const cpu = thread?.cpu.get(name);
