@@ -82,7 +82,8 @@ def write_page(path, programs, results):
     rows = [(program, results.of(program.name)) for program in programs]
     lines = [HEAD]
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    lines.append(f"Last run: {day}, Linux {".".join(platform.release().split(".")[:2])} on {platform.machine()}, {distribution()}.\n")
+    kernel = ".".join(platform.release().split(".")[:2])
+    lines.append(f"Last run: {day}, Linux {kernel} on {platform.machine()}, {distribution()}.\n")
     lines += ["| result | programs |", "|---|---|"]
     for state, words in STATES.items():
         count = sum(result.state == state for _, result in rows)

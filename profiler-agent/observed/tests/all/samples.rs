@@ -10,7 +10,8 @@ const MARK: u64 = 0x05ca_1ab1_e0dd_ba11;
 
 #[test]
 fn the_time_of_samples_is_that_of_the_program_and_in_its_function() {
-    // A timer expires at a tick of the system, of up to 10 ms; the rest after the last is no sample's.
+    // A timer expires at a tick of the system, of up to 10 ms. The rest after the last tick is in no
+    // sample.
     let is_whole = |programs: &[Program]| {
         let program = &programs[0];
         program.sampled_ns(0) * 100 >= program.used_ns() * 95
