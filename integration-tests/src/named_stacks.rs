@@ -26,11 +26,21 @@ struct BusySample {
     stack: usize,
 }
 
+/// The time that a sample of a thread stands for.
+#[derive(Debug)]
+struct WeightedSample {
+    process: u64,
+    thread: u64,
+    stack: Option<usize>,
+    wall_ms: f64,
+}
+
 /// All stacks of a profile, each with the outermost function first, and the busy samples.
 #[derive(Debug)]
 pub struct NamedStacks {
     stacks: Vec<Vec<NamedFunction>>,
     samples: Vec<BusySample>,
+    weighted: Vec<WeightedSample>,
     end_ms: f64,
 }
 
@@ -74,9 +84,12 @@ impl NamedStacks {
             stacks.push(stack);
         }
         let threads = profile["threads"].as_array()?;
+        let interval_ms = profile["meta"]["interval"].as_f64()?;
+        let weighted = |thread| weighted_samples(thread, interval_ms);
         Some(Self {
             stacks,
             samples: threads.iter().flat_map(busy_samples).collect(),
+            weighted: threads.iter().flat_map(weighted).collect(),
             end_ms: profile["meta"]["profilingEndTime"].as_f64()?,
         })
     }
@@ -84,6 +97,22 @@ impl NamedStacks {
     /// When the profile was captured, in milliseconds since the start of the session, or later.
     pub fn end_ms(&self) -> f64 {
         self.end_ms
+    }
+
+    /// The time in the samples of a thread, given by the numbers of its process and its own, that
+    /// have a function with this name on their stack; without a name, in all of its samples.
+    pub fn wall_ms(&self, (process, thread): (u32, u32), name: Option<&str>) -> f64 {
+        let has_name = |stack: usize, name: &str| {
+            let stack = self.stacks.get(stack);
+            stack.is_some_and(|stack| stack.iter().any(|function| is_named(function, name)))
+        };
+        let is_of = |sample: &&WeightedSample| {
+            sample.process == u64::from(process)
+                && sample.thread == u64::from(thread)
+                && name.is_none_or(|name| sample.stack.is_some_and(|stack| has_name(stack, name)))
+        };
+        let own = self.weighted.iter().filter(is_of);
+        own.map(|sample| sample.wall_ms).sum()
     }
 
     /// The number of samples after this time in which a process used processor time in this
@@ -120,6 +149,25 @@ impl NamedStacks {
     pub fn has_nameless_code(&self) -> bool {
         self.stacks.iter().flatten().any(is_nameless)
     }
+}
+
+/// The samples of a thread with the times that they stand for.
+fn weighted_samples(thread: &Value, interval_ms: f64) -> Vec<WeightedSample> {
+    let samples = &thread["samples"];
+    let number = |value: &Value| match value {
+        Value::String(text) => text.parse().unwrap_or(0),
+        value => value.as_u64().unwrap_or(0),
+    };
+    let (process, thread) = (number(&thread["pid"]), number(&thread["tid"]));
+    let stacks = samples["stack"].as_array().into_iter().flatten();
+    let weight = |row: usize| samples["weight"][row].as_f64().unwrap_or(1.0);
+    let sample = |(row, stack): (usize, &Value)| WeightedSample {
+        process,
+        thread,
+        stack: index(stack),
+        wall_ms: weight(row) * interval_ms,
+    };
+    stacks.enumerate().map(sample).collect()
 }
 
 /// The busy samples of a thread.

@@ -143,3 +143,5 @@ mod time_namespace;
 mod tricks;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod unprofiled_children;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod waiting_time;

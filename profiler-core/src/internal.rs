@@ -92,7 +92,7 @@ pub mod observed {
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
     pub use crate::sampler::observed_waits::{
-        ObservedClock, ObservedPlace, ObservedThreads, SampledThread, WantedSample,
+        BegunSample, ObservedClock, ObservedPlace, ObservedThreads, SampledThread, WantedSample,
     };
 }
 

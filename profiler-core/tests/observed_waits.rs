@@ -182,7 +182,7 @@ fn a_sample_after_the_copy_of_a_stack_means_that_the_stack_is_not_recorded() {
         at: Timestamp::now(),
         cpu_ns: 5_000_000,
     };
-    let (_, used, _) = sleeper.threads.begin_sample(process, &sample, false);
+    let used = sleeper.threads.begin_sample(process, &sample, false).cpu_ns;
     assert_eq!(used, 5_000_000);
     let files = &mut ObservedFiles::new();
     sleeper.threads.end_look(files, process, &mut |_, _| false);

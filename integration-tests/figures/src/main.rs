@@ -21,6 +21,7 @@ mod groups;
 mod host;
 mod join;
 mod json;
+mod known_waits;
 mod limit;
 mod live;
 mod live_flame;
@@ -58,6 +59,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("truth", sample::measure_truth),
     ("idle", sample::measure_idle),
     ("waits", sample::measure_waits),
+    ("known_waits", known_waits::measure),
     ("always_on", always_on::measure),
     ("open", open::measure),
     ("groups", groups::measure),

@@ -12,7 +12,8 @@
 use std::time::Duration;
 
 use super::sample_handler::SlotReader;
-use super::schedule::{Schedule, now};
+use super::schedule::{Schedule, jittered, now};
+use crate::time::Timestamp;
 
 /// The shortest time between two passes while threads run, see [`least_pause`].
 pub(super) const BUSY: Duration = Duration::from_millis(40);
@@ -88,7 +89,7 @@ impl Cadence {
         match self {
             Self::Collecting { pause } => {
                 *pause = if has_work {
-                    least
+                    jittered(least, Timestamp::now())
                 } else {
                     (*pause * 2).min(most)
                 };

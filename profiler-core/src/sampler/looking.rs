@@ -42,8 +42,9 @@ const RECORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Looking {
     pub(super) interval: Duration,
-    /// The interval in units of timestamps.
+    /// The session's interval in units of timestamps, and in nanoseconds.
     pub(super) tick: u64,
+    tick_ns: u64,
     /// [`MAX_UNTAKEN`] or [`MAX_UNTAKEN_BY_EVENTS`], by the source.
     most_untaken: u64,
     /// Whether threads that run are asked for samples.
@@ -71,6 +72,7 @@ impl Looking {
         Self {
             interval,
             tick,
+            tick_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1),
             most_untaken,
             asks,
             in_turn,
@@ -146,6 +148,7 @@ impl Looking {
             return false;
         };
         let has_run = std::mem::replace(&mut target.cpu, cpu) != cpu;
+        target.waits.time.begin(Timestamp::now());
         self.quiet.prolong(&mut target.waits);
         if !has_run && target.waits.is_settled() {
             target.waits.goes_on(Timestamp::now(), moment);
@@ -155,7 +158,7 @@ impl Looking {
             let used = target.cpu.saturating_sub(target.recorded_cpu);
             target.recorded_cpu = target.cpu;
             if has_run || !target.has_sample {
-                recorder.record_cpu(target, used);
+                self.record_cpu(recorder, target, used);
             }
             target.waits.has_run(true);
         }
@@ -166,6 +169,7 @@ impl Looking {
     /// recorded yet.
     fn examine(&self, recorder: &mut SampleRecorder, target: &mut Target, arming: &mut Arming) {
         self.record_untaken(recorder, target, arming);
+        self.note_delay(target);
         let place = match tasks::doing(target.tid) {
             Doing::Running => {
                 if self.asks {
@@ -208,16 +212,20 @@ impl Looking {
         if let Some(unrecorded) = target.waits.end(None, self.tick) {
             recorder.record_wait(target.tid, unrecorded, false);
         }
-        let at = Timestamp::now();
+        let found = Timestamp::now();
+        let mut time = target.waits.time;
+        let unsampled = self.time_of(unsampled_ns(target));
+        let at = time.begin_of_wait(found, unsampled);
+        let ticks = time.begin_wait(at, unsampled, self.tick);
         let is_recorded = match place {
-            WaitPlace::Known(wait) => recorder.peek(target, wait),
+            WaitPlace::Known(wait) => recorder.peek(target, wait, (at, ticks)),
             WaitPlace::Unknown => {
-                recorder.record_hidden(target);
+                recorder.record_hidden(target, (at, ticks));
                 true
             }
         };
         if is_recorded {
-            target.waits.begin(place, at, now());
+            target.waits.begin(place, found, now(), time);
         } else {
             target.waits.has_run(false);
         }
@@ -237,7 +245,7 @@ impl Looking {
             let used = target.cpu.saturating_sub(target.recorded_cpu);
             if used >= interval {
                 target.recorded_cpu = target.cpu;
-                recorder.record_cpu(target, used);
+                self.record_cpu(recorder, target, used);
             }
             return;
         };
@@ -248,7 +256,7 @@ impl Looking {
             return;
         }
         let used = armed.thread.take_cpu(target.cpu, since_found);
-        recorder.record_cpu(target, used);
+        self.record_cpu(recorder, target, used);
         target.asked = None; // the signal may have been lost
         if armed.has_lost_trigger() {
             return arming.take_from(target);
@@ -260,6 +268,29 @@ impl Looking {
             leave_alone(target);
             arming.take_from(target);
         }
+    }
+
+    /// Records processor time of a thread without a stack.
+    fn record_cpu(&self, recorder: &mut SampleRecorder, target: &mut Target, cpu_ns: u64) {
+        let at = Timestamp::now();
+        let ticks = target.waits.time.run(at, self.time_of(cpu_ns), self.tick);
+        recorder.record_cpu(target, cpu_ns, (at, ticks));
+    }
+
+    /// Notes how long the thread was ready to run, and did not, since the last look.
+    fn note_delay(&self, target: &mut Target) {
+        let Some(delay_ns) = tasks::delay_ns(target.tid) else {
+            return;
+        };
+        let before = target.delay_ns.replace(delay_ns).unwrap_or(delay_ns);
+        let delayed = delay_ns.saturating_sub(before);
+        target.waits.time.delay(self.time_of(delayed));
+    }
+
+    /// A time in units of timestamps.
+    fn time_of(&self, ns: u64) -> u64 {
+        let time = u128::from(ns) * u128::from(self.tick) / u128::from(self.tick_ns);
+        u64::try_from(time).unwrap_or(u64::MAX)
     }
 
     /// Records the waits up to now for which an entry is due, or all waits if `is_asked`.
@@ -297,4 +328,12 @@ impl Looking {
             recorder.record_wait(tid, unrecorded, false);
         }
     }
+}
+
+/// The processor time of a thread that no sample has.
+fn unsampled_ns(target: &Target) -> u64 {
+    let since_found = target.cpu.saturating_sub(target.recorded_cpu);
+    target.armed.map_or(since_found, |armed| {
+        armed.thread.untaken_cpu(target.cpu, since_found)
+    })
 }

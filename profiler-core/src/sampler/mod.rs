@@ -53,6 +53,7 @@ native! {
     mod arming;
     mod asking;
     mod cadence;
+    mod covered_time;
     mod calls;
     mod elf;
     mod frame_pointer;

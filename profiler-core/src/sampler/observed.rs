@@ -407,11 +407,7 @@ impl ObservedProcess {
 
     /// Records processor time of a thread whose stack is not known.
     pub fn add_time(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: u64, ticks: u64) -> bool {
-        let span = SampleSpan {
-            ticks,
-            ..SampleSpan::TICK
-        };
-        self.add_bare(thread, (at, cpu_ns, span))
+        self.add_bare(thread, (at, cpu_ns, SampleSpan::run(ticks)))
     }
 
     /// Records a sample without a stack.

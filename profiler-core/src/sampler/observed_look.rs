@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use super::calls::CodeBytes;
+use super::covered_time::CoveredTime;
 use super::looking::MAX_UNTAKEN;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_threads::{ObservedThread, ThreadTable};
@@ -56,9 +57,10 @@ pub(super) struct LookTimes {
 }
 
 impl LookTimes {
-    /// How many ticks a processor time stands for.
-    pub(super) fn ticks(&self, cpu_ns: u64) -> u64 {
-        (cpu_ns.saturating_add(self.interval_ns / 2) / self.interval_ns.max(1)).max(1)
+    /// A time in units of timestamps.
+    pub(super) fn time_of(&self, ns: u64) -> u64 {
+        let time = u128::from(ns) * u128::from(self.tick) / u128::from(self.interval_ns.max(1));
+        u64::try_from(time).unwrap_or(u64::MAX)
     }
 }
 
@@ -122,8 +124,15 @@ impl LookTaken {
             thread.is_missing = true; // or another thread has its number
             return;
         };
-        let has_run = std::mem::replace(&mut thread.activity, activity) != activity;
+        let before = std::mem::replace(&mut thread.activity, activity);
+        let has_run = before != activity;
+        if thread.has_delay {
+            let delayed = activity.delay_ns.saturating_sub(before.delay_ns);
+            thread.waits.time.delay(times.time_of(delayed));
+        }
+        thread.has_delay = true;
         if std::mem::take(&mut thread.is_after_pause) {
+            thread.waits.time = CoveredTime::since(Timestamp::now());
             self.skipped_ns = self.skipped_ns.saturating_add(thread.unrecorded_ns());
             thread.recorded_ns = thread.recorded_ns.max(activity.cpu_ns);
         }
@@ -236,9 +245,13 @@ impl LookTaken {
                 continue; // it has run again
             };
             end_wait(process, (found.tid, thread), times.tick, false);
-            thread.begin_row(process, found.tid, found.at);
-            if self.record_wait((files, process), found, find_files) {
-                thread.waits.begin(found.place, found.at, now());
+            let mut time = thread.waits.time;
+            let unsampled = times.time_of(thread.unrecorded_ns());
+            let at = time.begin_of_wait(found.at, unsampled);
+            thread.begin_row(process, found.tid, at);
+            let span = SampleSpan::wait(time.begin_wait(at, unsampled, times.tick));
+            if self.record_wait((files, process), found, (at, 0, span), find_files) {
+                thread.waits.begin(found.place, found.at, now(), time);
             }
         }
         recorded
@@ -248,9 +261,9 @@ impl LookTaken {
         &self,
         (files, process): (&mut ObservedFiles, &mut ObservedProcess),
         found: &FoundWait,
+        sample: (Timestamp, u64, SampleSpan),
         find_files: FindFiles<'_>,
     ) -> bool {
-        let sample = (found.at, 0, SampleSpan::WAIT);
         let (WaitPlace::Known(wait), Some(memory)) = (found.place, &self.memory) else {
             return process.add_bare(found.tid, sample);
         };
@@ -297,7 +310,8 @@ pub(super) fn add_time(
     let used = thread.unrecorded_ns();
     thread.recorded_ns = thread.activity.cpu_ns;
     thread.begin_row(process, tid, at);
-    process.add_time(tid, at, used, times.ticks(used));
+    let ticks = thread.waits.time.run(at, times.time_of(used), times.tick);
+    process.add_time(tid, at, used, ticks);
     used
 }
 

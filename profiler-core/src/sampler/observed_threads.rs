@@ -14,7 +14,8 @@ use super::schedule::now;
 use super::wait_period::WaitPeriod;
 use crate::ids::ThreadId;
 use crate::record::pool_writer::PoolThread;
-use crate::sys::native::other_process::{OtherProcess, ThreadActivity};
+use crate::sys::native::other_process::OtherProcess;
+use crate::sys::native::thread_activity::ThreadActivity;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -45,6 +46,8 @@ pub(super) struct ObservedThread {
     pub(super) sampled_at: Timestamp,
     /// What the last look found.
     pub(super) activity: ThreadActivity,
+    /// Whether a look has read how long it was ready to run and did not.
+    pub(super) has_delay: bool,
     pub(super) waits: WaitPeriod,
     /// Whether its time up to the next look is not to be recorded.
     pub(super) is_after_pause: bool,
@@ -56,6 +59,8 @@ pub(super) struct ObservedThread {
 
 impl ObservedThread {
     fn new(is_main: bool, recorded_ns: u64) -> Self {
+        let mut waits = WaitPeriod::new();
+        waits.time.begin(Timestamp::now());
         Self {
             listed: None,
             row: None,
@@ -66,7 +71,8 @@ impl ObservedThread {
             is_sampled: false,
             sampled_at: Timestamp::ZERO,
             activity: ThreadActivity::default(),
-            waits: WaitPeriod::new(),
+            has_delay: false,
+            waits,
             is_after_pause: false,
             is_missing: false,
             was_missing: false,

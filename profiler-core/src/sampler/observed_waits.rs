@@ -22,6 +22,7 @@
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
+use super::covered_time::CoveredTime;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_counters::ObservedCounters;
 use super::observed_look::{FindFiles, LookBudget, LookTaken, LookTimes, add_time, end_wait};
@@ -35,10 +36,11 @@ use crate::sys::native::{tasks, timer};
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// The shortest time between two looks.
-const PAUSE: Duration = Duration::from_millis(40);
+/// The shortest time between two looks. The reader's passes are further apart, at random, so that
+/// looks do not keep step with a program.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The same as a multiple of the time that a look takes.
-const SHARE: u32 = 50;
+const SHARE: u32 = 100;
 /// The same if the look had to leave out threads.
 const SHARE_OF_PART: u32 = 10;
 /// The processor time that a process may use for its end, in nanoseconds: if it has used no more
@@ -145,6 +147,19 @@ pub enum WantedSample {
     None,
 }
 
+/// What is recorded of a sample.
+#[derive(Clone, Copy, Debug)]
+pub struct BegunSample {
+    /// The thread.
+    pub tid: ThreadId,
+    /// The processor time since its last sample, in nanoseconds.
+    pub cpu_ns: u64,
+    /// The ticks that the sample stands for.
+    pub ticks: u64,
+    /// The part that is recorded.
+    pub wanted: WantedSample,
+}
+
 /// The threads of an observed program.
 #[derive(Debug)]
 pub struct ObservedThreads {
@@ -206,7 +221,7 @@ impl ObservedThreads {
             has_time_of_all: params.features.contains(Features::CPU_ALL_THREADS),
             clock: ObservedClock::new(&place),
             needs_look: true,
-            next_look: now() + PAUSE / 2,
+            next_look: now(),
             next_list: now(),
             listing_cost: Duration::ZERO,
             began_look: now(),
@@ -257,15 +272,14 @@ impl ObservedThreads {
         }
     }
 
-    /// Notes a sample of a thread, and ends its wait. Returns the thread, the processor time since
-    /// its last sample in nanoseconds, and the part of the sample that is recorded:
-    /// [`WantedSample::None`] with `discard`.
+    /// Notes a sample of a thread, and ends its wait. With `discard`, nothing of the sample is
+    /// recorded.
     pub fn begin_sample(
         &mut self,
         process: &mut ObservedProcess,
         sample: &SampledThread,
         discard: bool,
-    ) -> (ThreadId, u64, WantedSample) {
+    ) -> BegunSample {
         let at = sample.at;
         let tick = self.times.tick;
         let row = (sample.row, sample.uses);
@@ -278,11 +292,14 @@ impl ObservedThreads {
         let used = sample.cpu_ns.saturating_sub(thread.recorded_ns);
         thread.recorded_ns = thread.recorded_ns.max(sample.cpu_ns);
         thread.sampled_at = thread.sampled_at.max(at);
-        let ran = at
-            .raw()
-            .saturating_sub(tick.saturating_mul(self.times.ticks(used)));
-        let unrecorded = thread.waits.end(Some(Timestamp::from_raw(ran)), tick);
+        let time = self.times.time_of(used);
+        let ran = Timestamp::from_raw(at.raw().saturating_sub(time));
+        if thread.is_after_pause {
+            thread.waits.time = CoveredTime::since(ran);
+        }
+        let unrecorded = thread.waits.end(Some(ran), tick);
         thread.waits.has_run(false);
+        let ticks = thread.waits.time.run(at, time, tick);
         if let Some(unrecorded) = unrecorded.filter(|_| !discard) {
             process.repeat_wait(tid, unrecorded, false);
         }
@@ -299,7 +316,12 @@ impl ObservedThreads {
         {
             thread.begin_row(process, tid, at);
         }
-        (tid, used, wanted)
+        BegunSample {
+            tid,
+            cpu_ns: used,
+            ticks,
+            wanted,
+        }
     }
 
     /// The part of a thread's samples that is recorded with the session's filters and features.

@@ -71,8 +71,6 @@ pub(super) struct OverheadControl {
     tick: u64,
     multiple: u64,
     most: u64,
-    /// The session's intervals between two samples of a timer.
-    most_ticks: u64,
     /// The clocks at the last decision; `None` before the first reading.
     since: Option<Clocks>,
     /// The handlers since the last decision.
@@ -91,20 +89,11 @@ impl OverheadControl {
             least_ns,
             tick: tick.max(1),
             multiple: 1,
-            most_ticks: 1,
             most: (nanos(LONGEST) / least_ns).max(1),
             since: None,
             handlers: Handlers::default(),
             told_ns: 0,
         }
-    }
-
-    /// Some threads have timers, whose samples are at least `finest` apart, also if the session's
-    /// interval is shorter.
-    pub(super) fn with_finest(mut self, finest: Duration) -> Self {
-        let finest_ns = u64::try_from(finest.as_nanos()).unwrap_or(u64::MAX);
-        self.most_ticks = finest_ns.div_ceil(self.least_ns).max(1);
-        self
     }
 
     /// Whether the interval may change.
@@ -129,10 +118,10 @@ impl OverheadControl {
         least.saturating_mul(multiple).min(most)
     }
 
-    /// The number of the session's intervals that a sample with this processor time stands for: 1,
-    /// unless the interval is longer or the thread has a timer that is less fine.
-    pub(super) fn ticks_of(&self, cpu_ns: u64) -> u64 {
-        (cpu_ns / self.least_ns).clamp(1, self.multiple.max(self.most_ticks))
+    /// A processor time in units of timestamps.
+    pub(super) fn time_of(&self, cpu_ns: u64) -> u64 {
+        let time = u128::from(cpu_ns) * u128::from(self.tick) / u128::from(self.least_ns);
+        u64::try_from(time).unwrap_or(u64::MAX)
     }
 
     /// Forgets the costs so far, after a pause.
@@ -402,14 +391,5 @@ mod tests {
         control.count_handler(u64::MAX);
         assert_eq!(control.take_handlers_ns(), LONGEST_HANDLER_NS);
         assert_eq!(control.take_handlers_ns(), 0);
-    }
-
-    #[test]
-    fn a_sample_stands_for_the_ticks_of_its_processor_time() {
-        let mut control = OverheadControl::new(None, Duration::from_millis(4), 1);
-        assert_eq!(control.ticks_of(40_000_000), 1, "the session's interval");
-        control.multiple = 10;
-        let ticks = [0, 12, 40, 400].map(|ms| control.ticks_of(ms * 1_000_000));
-        assert_eq!(ticks, [1, 3, 10, 10]);
     }
 }

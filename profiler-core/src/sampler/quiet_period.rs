@@ -106,6 +106,7 @@ impl QuietPeriod {
 
 #[cfg(test)]
 mod tests {
+    use super::super::covered_time::CoveredTime;
     use super::super::schedule::now;
     use super::super::wait_period::WaitPlace;
     use super::*;
@@ -126,9 +127,9 @@ mod tests {
         let mut quiet = QuietPeriod::new(start);
         let mut early = WaitPeriod::new();
         let mut late = WaitPeriod::new();
-        early.begin(WaitPlace::Unknown, at(0), start);
+        early.begin(WaitPlace::Unknown, at(0), start, CoveredTime::since(at(0)));
         quiet.begin_pass(true, at(100));
-        late.begin(WaitPlace::Unknown, at(100), start + ms(11));
+        late.begin(WaitPlace::Unknown, at(100), start + ms(11), CoveredTime::since(at(100)));
         quiet.end_pass(start + ms(10));
         quiet.begin_pass(false, at(200));
         assert!(quiet.spares(&late, start + ms(20)));
@@ -150,10 +151,10 @@ mod tests {
         let mut quiet = QuietPeriod::new(start);
         let mut early = WaitPeriod::new();
         let mut late = WaitPeriod::new();
-        early.begin(WaitPlace::Unknown, at(0), start);
+        early.begin(WaitPlace::Unknown, at(0), start, CoveredTime::since(at(0)));
         quiet.begin_pass(true, at(100));
         quiet.end_pass(start + ms(10));
-        late.begin(WaitPlace::Unknown, at(100), start + ms(10));
+        late.begin(WaitPlace::Unknown, at(100), start + ms(10), CoveredTime::since(at(100)));
         quiet.begin_pass(false, at(200));
         quiet.end_pass(start + ms(20));
         quiet.begin_pass(true, at(300));
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(early.end(None, TICK), None);
         assert_eq!(late.end(None, TICK), Some((10, at(200))));
         quiet.end_pass(start + ms(30));
-        late.begin(WaitPlace::Unknown, at(350), start + ms(31));
+        late.begin(WaitPlace::Unknown, at(350), start + ms(31), CoveredTime::since(at(350)));
         quiet.prolong(&mut late);
         assert_eq!(late.end(None, TICK), None, "of the period before");
     }

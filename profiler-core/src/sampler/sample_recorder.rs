@@ -213,10 +213,7 @@ impl SampleRecorder {
     fn record_copy(&mut self, thread: ThreadId, seen: &Seen<'_>, cpu_ns: u64, ticks: u64) -> bool {
         count(&self.shared.counts.taken, 1);
         let walked = self.unwind(seen.registers, &seen.stack);
-        let span = SampleSpan {
-            ticks,
-            ..SampleSpan::TICK
-        };
+        let span = SampleSpan::run(ticks);
         self.write(thread, (seen.at, cpu_ns, span), walked, seen.labels)
     }
 
@@ -249,11 +246,17 @@ impl SampleRecorder {
         }
     }
 
-    /// Records where a thread waits, without disturbing it; false if it no longer waits there.
+    /// Records where a thread waits at this time, in a sample of so many ticks, without disturbing
+    /// it; false if it no longer waits there.
     ///
     /// The system reports only two registers. If a function needs its frame pointer, the module
     /// `frame_pointer` finds it.
-    pub(super) fn peek(&mut self, target: &mut Target, wait: Wait) -> bool {
+    pub(super) fn peek(
+        &mut self,
+        target: &mut Target,
+        wait: Wait,
+        (at, ticks): (Timestamp, u64),
+    ) -> bool {
         let start = wait.sp & !7;
         let mut words = std::mem::take(&mut self.words);
         let known = target
@@ -264,7 +267,6 @@ impl SampleRecorder {
         let most = known.map_or(words.len(), |len| {
             usize::try_from(len / 8).unwrap_or(0).min(words.len())
         });
-        let at = Timestamp::now();
         let labels = self.open_labels(target.tid);
         let read = words
             .get_mut(..most)
@@ -287,7 +289,7 @@ impl SampleRecorder {
             };
             count(&self.shared.counts.peeked, 1);
             let walked = self.unwind(registers, &stack);
-            let of = (at, 0, SampleSpan::WAIT);
+            let of = (at, 0, SampleSpan::wait(ticks));
             target.has_sample |= self.write(target.tid, of, walked, labels.open());
         }
         self.words = words;
@@ -295,20 +297,25 @@ impl SampleRecorder {
     }
 
     /// Records a sample without a stack: processor time and open labels.
-    pub(super) fn record_cpu(&mut self, target: &mut Target, cpu_ns: u64) {
-        self.write_bare(target, cpu_ns, SampleSpan::TICK);
+    pub(super) fn record_cpu(
+        &mut self,
+        target: &mut Target,
+        cpu_ns: u64,
+        (at, ticks): (Timestamp, u64),
+    ) {
+        self.write_bare(target, (at, cpu_ns, SampleSpan::run(ticks)));
     }
 
-    /// Records that a thread waits and that the system does not report where.
-    pub(super) fn record_hidden(&mut self, target: &mut Target) {
+    /// Records that a thread waits at this time and that the system does not report where, in a
+    /// sample of so many ticks.
+    pub(super) fn record_hidden(&mut self, target: &mut Target, (at, ticks): (Timestamp, u64)) {
         count(&self.shared.counts.hidden, 1);
         self.record_why_hidden();
-        self.write_bare(target, 0, SampleSpan::WAIT);
+        self.write_bare(target, (at, 0, SampleSpan::wait(ticks)));
     }
 
-    fn write_bare(&mut self, target: &mut Target, cpu_ns: u64, span: SampleSpan) {
+    fn write_bare(&mut self, target: &mut Target, of: (Timestamp, u64, SampleSpan)) {
         let labels = self.open_labels(target.tid);
-        let of = (Timestamp::now(), cpu_ns, span);
         target.has_sample |= self.write(target.tid, of, Walked::default(), labels.open());
     }
 

@@ -7,11 +7,23 @@
 
 use std::time::{Duration, Instant};
 
+use crate::time::Timestamp;
+
 /// The system's monotonic time, used for sleeps and deadlines. Entries may be stamped by another
 /// clock.
 #[allow(clippy::disallowed_methods)] // not a timestamp
 pub(super) fn now() -> Instant {
     Instant::now()
+}
+
+/// A time between three and five quarters of `pause`, so that passes do not keep step with a program
+/// that does the same at regular times. On average `pause`.
+pub(super) fn jittered(pause: Duration, at: Timestamp) -> Duration {
+    // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the highest bits of the
+    // product depend on all bits of the time.
+    let part = at.raw().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    let part = u32::try_from(part).unwrap_or(0);
+    pause - pause / 4 + pause / 2 * part / (1 << 16)
 }
 
 /// The schedule of ticks.
@@ -54,6 +66,21 @@ mod tests {
         let mut schedule = Schedule::new(MS, start);
         assert_eq!(schedule.after_tick(start + MS / 10), MS - MS / 10);
         assert_eq!(schedule.after_tick(start + MS + MS / 5), MS - MS / 5);
+    }
+
+    #[test]
+    fn jittered_pauses_are_spread_evenly_around_the_pause() {
+        let pauses = (0..1000).map(|n| jittered(MS * 40, Timestamp::from_raw(n * 7919)));
+        let pauses: Vec<Duration> = pauses.collect();
+        assert!(
+            pauses
+                .iter()
+                .all(|pause| (MS * 30..=MS * 50).contains(pause))
+        );
+        let mean = pauses.iter().sum::<Duration>() / 1000;
+        assert!((MS * 39..MS * 41).contains(&mean), "{mean:?}");
+        let short = pauses.iter().filter(|pause| **pause < MS * 35);
+        assert!((200..300).contains(&short.count()));
     }
 
     #[test]

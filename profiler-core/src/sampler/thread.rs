@@ -21,6 +21,7 @@ use super::armed;
 use super::armed_places;
 use super::arming::Arming;
 use super::cadence::{self, Cadence, Passed};
+use super::covered_time::CoveredTime;
 use super::control::{SamplerConfig, SamplerShared, count, is_periodic};
 use super::counters::CounterSampler;
 use super::looking::Looking;
@@ -37,7 +38,7 @@ use crate::params::{Features, SampleSource};
 use crate::record::{active_session, join, session_state};
 use crate::sample_types::SAMPLER_THREAD;
 use crate::sync::fixed::Ordering;
-use crate::sys::native::{perf_event, tasks, timer};
+use crate::sys::native::{perf_event, tasks};
 use crate::time::{Anchor, Timestamp};
 
 /// Starts the thread. `None` if the system cannot create one.
@@ -130,7 +131,7 @@ impl SamplerThread {
             arming: Arming::new(source, interval, walks),
             looking: Looking::new(source, interval, tick.max(1), walks),
             cadence: Cadence::new(collects || !is_periodic(features), interval),
-            control: OverheadControl::new(budget, interval, tick).with_finest(timer::tick()),
+            control: OverheadControl::new(budget, interval, tick),
             features,
             interval,
             begun: now(),
@@ -213,6 +214,7 @@ impl SamplerThread {
                 target.cpu = tasks::cpu_ns(target.tid).unwrap_or(target.cpu);
                 target.recorded_cpu = target.cpu;
                 target.waits.has_run(false);
+                target.waits.time = CoveredTime::since(Timestamp::now());
             }
             self.looking.quiet = QuietPeriod::new(now());
             self.control.begin_anew();
@@ -341,19 +343,19 @@ fn drain(
 ) -> usize {
     let drained = slots.drain(|published| {
         control.count_handler(published.held);
-        let ticks = control.ticks_of(published.cpu_ns);
-        record(recorder, targets, (tick, ticks), &published);
+        let used = control.time_of(published.cpu_ns);
+        record(recorder, targets, (tick, used), &published);
     });
     count(&recorder.shared.counts.missed, slots.take_lost());
     drained
 }
 
-/// Records a sample that stands for `ticks` ticks of the length `tick`. If the sample ends a wait,
-/// the wait is recorded first.
+/// Records a sample with the processor time `used`. If the sample ends a wait, the wait is recorded
+/// first. `used` and `tick` are in units of timestamps.
 fn record(
     recorder: &mut SampleRecorder,
     targets: &mut Targets,
-    (tick, ticks): (u64, u64),
+    (tick, used): (u64, u64),
     published: &Published<'_>,
 ) {
     let Published {
@@ -365,14 +367,15 @@ fn record(
     armed.thread.end_sample();
     let tid = armed.tid();
     let Some(target) = targets.with_number(tid) else {
-        return recorder.record_stray(tid, seen, *cpu_ns, ticks);
+        let ticks = used.saturating_add(tick / 2) / tick.max(1);
+        return recorder.record_stray(tid, seen, *cpu_ns, ticks.max(1));
     };
-    let before = tick.saturating_mul(ticks);
-    let ran = Timestamp::from_raw(seen.at.raw().saturating_sub(before));
+    let ran = Timestamp::from_raw(seen.at.raw().saturating_sub(used));
     if let Some(unrecorded) = target.waits.end(Some(ran), tick) {
         recorder.record_wait(tid, unrecorded, false);
     }
     target.waits.has_run(false);
+    let ticks = target.waits.time.run(seen.at, used, tick);
     if seen.stack.words.is_empty() && seen.is_at_home {
         recorder.learn(target, seen.registers.sp, seen.thread_pointer);
         if armed.thread.bounds() != target.bounds {

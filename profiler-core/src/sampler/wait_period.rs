@@ -11,6 +11,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::covered_time::CoveredTime;
 use crate::sys::native::tasks::Wait;
 use crate::time::Timestamp;
 
@@ -34,8 +35,6 @@ pub(super) enum WaitPlace {
 #[derive(Clone, Copy, Debug)]
 struct RecordedWait {
     place: WaitPlace,
-    /// The time up to which the wait is recorded.
-    since: Timestamp,
     /// The last time at which the thread was known to wait: the last look that found this wait, or
     /// a later pass before which no thread had run.
     until: Timestamp,
@@ -48,6 +47,8 @@ struct RecordedWait {
 pub(super) struct WaitPeriod {
     /// The present wait, if the thread's last entry shows it.
     now: Option<RecordedWait>,
+    /// The part of the thread's life that its samples stand for.
+    pub(super) time: CoveredTime,
     /// Whether the thread's state at the last look is recorded.
     is_settled: bool,
     /// The time of the last look, if that look found that the thread waits.
@@ -63,6 +64,7 @@ impl WaitPeriod {
     pub(super) const fn new() -> Self {
         Self {
             now: None,
+            time: CoveredTime::NONE,
             is_settled: false,
             looked: None,
             next_look: None,
@@ -129,11 +131,18 @@ impl WaitPeriod {
         (self.next_look, self.pause) = (None, FIRST_LOOK);
     }
 
-    /// Notes an entry that shows where the thread waits.
-    pub(super) fn begin(&mut self, place: WaitPlace, at: Timestamp, moment: Instant) {
+    /// Notes an entry that shows where the thread waits. `time` is what the thread's samples stand
+    /// for with this entry.
+    pub(super) fn begin(
+        &mut self,
+        place: WaitPlace,
+        at: Timestamp,
+        moment: Instant,
+        time: CoveredTime,
+    ) {
+        self.time = time;
         self.now = Some(RecordedWait {
             place,
-            since: at,
             until: at,
             recorded: moment,
         });
@@ -145,12 +154,9 @@ impl WaitPeriod {
     /// and the time of the last one. The wait ends at `ran`, when the thread began to run. If `ran`
     /// is `None`, the wait ends at the last time at which the thread was known to wait.
     pub(super) fn end(&mut self, ran: Option<Timestamp>, tick: u64) -> Option<(u64, Timestamp)> {
-        let mut now = self.now.take()?;
+        let now = self.now.take()?;
         self.has_run(false);
-        if let Some(ran) = ran {
-            now.until = ran;
-        }
-        now.take_ticks(tick)
+        self.take_ticks(ran.unwrap_or(now.until), tick)
     }
 
     /// The number of ticks of the present wait that are not recorded yet, and the time of the last
@@ -167,15 +173,13 @@ impl WaitPeriod {
             return None;
         }
         now.recorded = moment;
-        now.take_ticks(tick)
+        let until = now.until;
+        self.take_ticks(until, tick)
     }
-}
 
-impl RecordedWait {
-    fn take_ticks(&mut self, tick: u64) -> Option<(u64, Timestamp)> {
-        let ticks = self.until.raw().checked_sub(self.since.raw())? / tick.max(1);
-        self.since = self.until;
-        (ticks > 0).then_some((ticks, self.until))
+    fn take_ticks(&mut self, until: Timestamp, tick: u64) -> Option<(u64, Timestamp)> {
+        let ticks = self.time.wait(until, 0, tick);
+        (ticks > 0).then_some((ticks, until))
     }
 }
 
@@ -190,12 +194,18 @@ mod tests {
         Timestamp::from_raw(raw)
     }
 
+    /// Begins a wait of a thread of which everything before is covered.
+    fn begin(waits: &mut WaitPeriod, from: u64, moment: Instant) {
+        let time = CoveredTime::since(at(from));
+        waits.begin(WaitPlace::Unknown, at(from), moment, time);
+    }
+
     #[test]
     fn a_wait_is_recorded_once_and_up_to_the_time_at_which_the_thread_ran() {
         let moment = now();
         let mut waits = WaitPeriod::new();
         assert_eq!(waits.end(Some(at(5)), TICK), None);
-        waits.begin(WaitPlace::Unknown, at(100), moment);
+        begin(&mut waits, 100, moment);
         assert!(waits.is_recorded(WaitPlace::Unknown) && waits.is_settled());
         waits.goes_on(at(200), moment);
         assert_eq!(waits.take_unrecorded(false, moment, TICK), None);
@@ -211,7 +221,7 @@ mod tests {
     #[test]
     fn a_thread_that_ran_before_its_wait_was_recorded_has_no_ticks() {
         let mut waits = WaitPeriod::new();
-        waits.begin(WaitPlace::Unknown, at(100), now());
+        begin(&mut waits, 100, now());
         assert_eq!(waits.end(Some(at(90)), TICK), None);
     }
 
@@ -219,7 +229,7 @@ mod tests {
     fn a_long_wait_gets_an_entry_from_time_to_time() {
         let moment = now();
         let mut waits = WaitPeriod::new();
-        waits.begin(WaitPlace::Unknown, at(0), moment);
+        begin(&mut waits, 0, moment);
         waits.goes_on(at(1000), moment);
         let later = moment + LONGEST_UNRECORDED;
         assert_eq!(
@@ -234,7 +244,7 @@ mod tests {
         let moment = now();
         let mut waits = WaitPeriod::new();
         assert!(!waits.was_seen_since(moment));
-        waits.begin(WaitPlace::Unknown, at(100), moment);
+        begin(&mut waits, 100, moment);
         assert!(waits.was_seen_since(moment));
         assert!(!waits.was_seen_since(moment + Duration::from_millis(1)));
         waits.lasts_until(at(150));

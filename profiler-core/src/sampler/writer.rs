@@ -72,13 +72,25 @@ impl SampleSpan {
         waited: false,
         waits: false,
     };
-    /// The begin of a wait.
+
+    /// A sample of so many ticks in which the thread ran.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
-    pub(crate) const WAIT: Self = Self {
-        ticks: 1,
-        waited: true,
-        waits: true,
-    };
+    pub(crate) const fn run(ticks: u64) -> Self {
+        Self {
+            ticks,
+            ..Self::TICK
+        }
+    }
+
+    /// The first sample of a wait, which stands for so many ticks.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
+    pub(crate) const fn wait(ticks: u64) -> Self {
+        Self {
+            ticks,
+            waited: true,
+            waits: true,
+        }
+    }
 
     fn more_ticks(self) -> u32 {
         u32::try_from(self.ticks.saturating_sub(1)).unwrap_or(u32::MAX)

@@ -16,6 +16,10 @@
 //! its processor time, and the rest of its time is idle. Therefore the busy slices of a function add
 //! up to its processor time, to the nanosecond. If a sample has more processor time than the time
 //! since the previous one, the slices after it begin later, until idle time makes up for it.
+//!
+//! With [`TimeKind::Wall`], a sample that has a weight is divided in the same way: its stack gets its
+//! weight in intervals, as in `profiler info`. The first sample of a wait stands for the waits before
+//! it that no sample shows, so this time is longer than that since the previous sample.
 
 use super::TimeKind;
 use super::pauses::Pauses;
@@ -41,19 +45,17 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// The idle part and the busy part of a slice. The busy part lasts as long as its processor time,
-    /// and ends with the slice, or later if the slice is too short. `None` if there is no processor
-    /// time.
-    fn divided(&self) -> Option<(Option<Self>, Self)> {
-        let cpu = i64::try_from(self.cpu).ok().filter(|cpu| *cpu > 0)?;
-        let start = self.end.saturating_sub(cpu).max(self.start);
+    /// The idle part and the other part of a slice. The other part has this length, and ends with
+    /// the slice, or later if the slice is too short.
+    fn divided(&self, length: i64) -> (Option<Self>, Self) {
+        let start = self.end.saturating_sub(length).max(self.start);
         let idle = (start > self.start).then(|| Self::idle(self.start, start));
-        let busy = Self {
+        let other = Self {
             start,
-            end: start.saturating_add(cpu),
+            end: start.saturating_add(length),
             ..*self
         };
-        Some((idle, busy))
+        (idle, other)
     }
 
     pub(super) const fn length(&self) -> u64 {
@@ -109,19 +111,26 @@ impl Cut {
             }
             let stack = nodes.get(row).copied().flatten();
             let whole = self.whole(thread, row, (before + paused, end), stack);
-            before = match whole.divided().filter(|_| self.divides) {
-                Some((idle, busy)) => {
-                    slices.extend(idle);
-                    slices.push(busy);
-                    busy.end
-                }
-                None => {
-                    slices.push(whole);
-                    end
-                }
-            };
+            let length = self.own_length(thread, row, &whole);
+            let (idle, own) = length.map_or((None, whole), |length| whole.divided(length));
+            slices.extend(idle);
+            slices.push(own);
+            before = own.end;
         }
         slices
+    }
+
+    /// The part of a slice that its stack gets. `None` if that is the whole slice.
+    fn own_length(&self, thread: &RawThread, row: usize, whole: &Slice) -> Option<i64> {
+        match self.time {
+            TimeKind::Cpu if self.divides => i64::try_from(whole.cpu).ok().filter(|cpu| *cpu > 0),
+            TimeKind::Cpu => None,
+            TimeKind::Wall => {
+                let weight = thread.samples.number(4, row);
+                let ns = weight * self.interval_ns as f64;
+                (weight > 0.0).then_some((ns as i64).min(FARTHEST))
+            }
+        }
     }
 
     /// The slice of a sample that is not divided.

@@ -14,6 +14,7 @@ pub(crate) mod other_process;
 pub(crate) mod perf_event;
 pub(crate) mod signal;
 pub(crate) mod tasks;
+pub(crate) mod thread_activity;
 pub(crate) mod timer;
 pub(crate) mod trap;
 pub(crate) mod wake;

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open, openat};
 
 use super::tasks::{Doing, STATUS_BYTES, Tasks, field, read_at};
+use super::thread_activity::{ThreadActivity, parse_schedule};
 use crate::ids::{ProcessId, ProcessStart, ThreadId};
 use crate::sys::{ProcessStat, page_size};
 
@@ -39,16 +40,6 @@ pub(crate) struct OtherProcess {
 pub(crate) struct ProgramPlace {
     code: u64,
     stack: u64,
-}
-
-/// How much a thread has run so far. If two values of a thread are equal, it has not run in
-/// between.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ThreadActivity {
-    /// Its processor time in nanoseconds.
-    pub(crate) cpu_ns: u64,
-    /// How often it began to run.
-    runs: u64,
 }
 
 impl OtherProcess {
@@ -159,18 +150,10 @@ impl OtherProcess {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         Some(ThreadActivity {
             cpu_ns: ticks.saturating_mul(tick_ns),
+            delay_ns: 0,
             runs: waited.saturating_add(count("nonvoluntary_ctxt_switches:")?),
         })
     }
-}
-
-/// Parses processor time, time in the queue, and the number of runs. `None` if they are not
-/// counted.
-fn parse_schedule(text: &str) -> Option<ThreadActivity> {
-    let mut numbers = text.split_ascii_whitespace().map(str::parse);
-    let cpu_ns = numbers.next()?.ok()?;
-    let runs = numbers.nth(1)?.ok()?;
-    (runs > 0).then_some(ThreadActivity { cpu_ns, runs })
 }
 
 /// What memory is to be read.
@@ -397,16 +380,6 @@ mod tests {
         fn drop(&mut self) {
             let _ = self.0.kill();
             let _ = self.0.wait();
-        }
-    }
-
-    #[test]
-    fn times_in_the_schedule_are_parsed_and_counts_of_nothing_are_none() {
-        let activity = |cpu_ns, runs| Some(ThreadActivity { cpu_ns, runs });
-        assert_eq!(parse_schedule("617184 224050 3\n"), activity(617_184, 3));
-        assert_eq!(parse_schedule("0 0 0\n"), None, "not counted");
-        for damaged in ["", "1 2", "x 2 3", "1 2 -3", "99999999999999999999999 1 1"] {
-            assert_eq!(parse_schedule(damaged), None, "{damaged}");
         }
     }
 

@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
 
+use super::thread_activity::parse_schedule;
 use crate::ids::{ProcessId, ThreadId};
 
 /// The state of a thread.
@@ -221,6 +222,14 @@ pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
 pub(crate) fn process_cpu_ns(process: ProcessId) -> Option<u64> {
     // The same for a process: without the bit for a thread.
     clock_ns((!libc::clockid_t::try_from(process.get()).ok()? << 3) | 2)
+}
+
+/// How long a thread of this process was ready to run and did not, so far. `None` if it has ended, or
+/// if the system does not count it.
+pub(crate) fn delay_ns(thread: ThreadId) -> Option<u64> {
+    let mut text = [0; 128];
+    let schedule = Tasks::OWN.read(thread, "schedstat", &mut text)?;
+    Some(parse_schedule(schedule)?.delay_ns)
 }
 
 /// Processor time of the calling thread so far; 0 if the system does not report it.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
-    LoadedFile, LookBudget, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
-    ObservedStack, ObservedThreads, SampledThread, WantedSample,
+    BegunSample, LoadedFile, LookBudget, ObservedClock, ObservedFiles, ObservedPlace,
+    ObservedProcess, ObservedStack, ObservedThreads, SampledThread, WantedSample,
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
@@ -307,13 +307,17 @@ impl ObservedProgram {
             cpu_ns: head.cpu_ns,
         };
         let threads = &mut self.threads;
-        let (tid, cpu_ns, wanted) = threads.begin_sample(&mut self.process, &sampled, discard);
+        let BegunSample {
+            tid,
+            cpu_ns,
+            ticks,
+            wanted,
+        } = threads.begin_sample(&mut self.process, &sampled, discard);
         if wanted == WantedSample::None {
             self.discarded_ns = self.discarded_ns.saturating_add(cpu_ns);
             return;
         }
         self.recorded_ns = self.recorded_ns.saturating_add(cpu_ns);
-        let ticks = ticks(cpu_ns, self.interval_ns);
         if wanted == WantedSample::Time {
             self.process.add_time(tid, at, cpu_ns, ticks);
             return;

@@ -142,7 +142,10 @@ impl ObservedReader {
                 Err(RecvTimeoutError::Timeout) => {
                     self.pass(false);
                     let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);
-                    self.next_pass = now() + PAUSE * passes;
+                    // Random, so that looks do not keep step with a program that does the same at
+                    // regular times.
+                    let part = 0.75 + fastrand::f64() / 2.0;
+                    self.next_pass = now() + (PAUSE * passes).mul_f64(part);
                 }
             }
             if !self.carry_out_all() {
