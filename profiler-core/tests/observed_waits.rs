@@ -71,6 +71,7 @@ impl Sleeper {
             pid,
             start: Some(start),
             base_ns: 0,
+            began: Timestamp::now(),
         };
         Self {
             child,

@@ -59,8 +59,6 @@ pub(super) struct ObservedThread {
 
 impl ObservedThread {
     fn new(is_main: bool, recorded_ns: u64) -> Self {
-        let mut waits = WaitPeriod::new();
-        waits.time.begin(Timestamp::now());
         Self {
             listed: None,
             row: None,
@@ -72,7 +70,7 @@ impl ObservedThread {
             sampled_at: Timestamp::ZERO,
             activity: ThreadActivity::default(),
             has_delay: false,
-            waits,
+            waits: WaitPeriod::new(),
             is_after_pause: false,
             is_missing: false,
             was_missing: false,
@@ -117,6 +115,8 @@ impl ObservedThread {
 #[derive(Debug)]
 pub(super) struct ThreadTable {
     main: ThreadId,
+    /// When the program began, and its main thread with it.
+    began: Timestamp,
     /// The processor time of the process when its program began, which its main thread goes on from.
     base_ns: u64,
     filter: ThreadFilter,
@@ -131,9 +131,14 @@ pub(super) struct ThreadTable {
 }
 
 impl ThreadTable {
-    pub(super) fn new(main: ThreadId, base_ns: u64, filter: ThreadFilter) -> Self {
+    pub(super) fn new(
+        (main, began): (ThreadId, Timestamp),
+        base_ns: u64,
+        filter: ThreadFilter,
+    ) -> Self {
         Self {
             main,
+            began,
             base_ns,
             filter,
             all: BTreeMap::new(),
@@ -151,7 +156,9 @@ impl ThreadTable {
     fn new_thread(&self, tid: ThreadId) -> ObservedThread {
         let is_main = tid == self.main;
         // A new thread's clock begins at 0.
-        ObservedThread::new(is_main, if is_main { self.base_ns } else { 0 })
+        let mut thread = ObservedThread::new(is_main, if is_main { self.base_ns } else { 0 });
+        thread.waits.time.begin(if is_main { self.began } else { Timestamp::now() });
+        thread
     }
 
     /// The number of the thread that has a row of the process's file, and what is known of the

@@ -46,6 +46,8 @@ const SHARE_OF_PART: u32 = 10;
 /// The processor time that a process may use for its end, in nanoseconds: if it has used no more
 /// since its clock was last read, its threads have waited until then.
 const END_NS: u64 = 1_000_000;
+/// The longest time from the start of a program until the reader meets it, in nanoseconds.
+const MEETING_NS: u64 = 10_000_000_000;
 
 /// The process that is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,8 @@ pub struct ObservedPlace {
     pub start: Option<ProcessStart>,
     /// The processor time of the process when its program began, in nanoseconds.
     pub base_ns: u64,
+    /// When the program began, as it claims.
+    pub began: Timestamp,
 }
 
 /// A thread that has taken a sample.
@@ -198,6 +202,15 @@ pub struct ObservedThreads {
     skipped_ns: u64,
 }
 
+/// When a program began, as its file claims: not much before it is met. Otherwise now.
+fn believable(began: Timestamp, process: &ObservedProcess) -> Timestamp {
+    let now = Timestamp::now();
+    let longest = process.pool().ticks_in(MEETING_NS);
+    let since = now.raw().checked_sub(began.raw());
+    let is_believable = since.is_some_and(|since| since <= longest);
+    if is_believable { began } else { now }
+}
+
 impl ObservedThreads {
     /// For a process whose samples `process` gets, in a session with these parameters.
     #[must_use]
@@ -209,7 +222,7 @@ impl ObservedThreads {
         let system_tick = u64::try_from(timer::tick().as_nanos()).unwrap_or(0);
         Self {
             place,
-            threads: ThreadTable::new(main, place.base_ns, filter),
+            threads: ThreadTable::new((main, believable(place.began, process)), place.base_ns, filter),
             counters: ObservedCounters::new(params.features),
             times: LookTimes {
                 tick: process.pool().ticks_in(interval_ns).max(1),

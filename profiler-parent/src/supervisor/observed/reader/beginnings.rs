@@ -209,6 +209,7 @@ impl ObservedReader {
             pid: arrival.pid,
             start: Some(arrival.start).filter(|start| start.get() != 0),
             base_ns: self.replaced.begin(arrival.pid, header.began_cpu_ns),
+            began: Timestamp::from_raw(header.began),
         };
         process.set_place(place.pid, place.start);
         if arrival.is_hidden {
