@@ -72,7 +72,9 @@ impl CoveredTime {
         self.begin(Timestamp::from_raw(at.raw().saturating_sub(used)));
         let free = self.uncovered(at).saturating_sub(used);
         let ready = std::mem::take(&mut self.delayed).min(free);
-        let time = self.rest.saturating_add_unsigned(used.saturating_add(ready));
+        let time = self
+            .rest
+            .saturating_add_unsigned(used.saturating_add(ready));
         let ticks = u64::try_from(time).unwrap_or(0).saturating_add(tick / 2) / tick;
         let ticks = ticks.max(1);
         self.rest = time.saturating_sub_unsigned(ticks.saturating_mul(tick));
@@ -137,7 +139,11 @@ mod tests {
     fn a_wait_that_a_look_finds_gets_the_time_since_the_last_look() {
         let mut time = CoveredTime::NONE;
         assert_eq!(time.begin_wait(at(1000), 0, TICK), 1, "the thread is new");
-        assert_eq!(time.begin_wait(at(1410), 0, TICK), 40, "one tick was too much");
+        assert_eq!(
+            time.begin_wait(at(1410), 0, TICK),
+            40,
+            "one tick was too much"
+        );
         assert_eq!(time.run(at(1500), 20, TICK), 2);
         assert_eq!(time.begin_wait(at(1800), 0, TICK), 37);
     }

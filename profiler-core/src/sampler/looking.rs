@@ -72,7 +72,9 @@ impl Looking {
         Self {
             interval,
             tick,
-            tick_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1),
+            tick_ns: u64::try_from(interval.as_nanos())
+                .unwrap_or(u64::MAX)
+                .max(1),
             most_untaken,
             asks,
             in_turn,

@@ -157,7 +157,11 @@ impl ThreadTable {
         let is_main = tid == self.main;
         // A new thread's clock begins at 0.
         let mut thread = ObservedThread::new(is_main, if is_main { self.base_ns } else { 0 });
-        thread.waits.time.begin(if is_main { self.began } else { Timestamp::now() });
+        thread.waits.time.begin(if is_main {
+            self.began
+        } else {
+            Timestamp::now()
+        });
         thread
     }
 

@@ -222,7 +222,11 @@ impl ObservedThreads {
         let system_tick = u64::try_from(timer::tick().as_nanos()).unwrap_or(0);
         Self {
             place,
-            threads: ThreadTable::new((main, believable(place.began, process)), place.base_ns, filter),
+            threads: ThreadTable::new(
+                (main, believable(place.began, process)),
+                place.base_ns,
+                filter,
+            ),
             counters: ObservedCounters::new(params.features),
             times: LookTimes {
                 tick: process.pool().ticks_in(interval_ns).max(1),

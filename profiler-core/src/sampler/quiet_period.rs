@@ -129,7 +129,12 @@ mod tests {
         let mut late = WaitPeriod::new();
         early.begin(WaitPlace::Unknown, at(0), start, CoveredTime::since(at(0)));
         quiet.begin_pass(true, at(100));
-        late.begin(WaitPlace::Unknown, at(100), start + ms(11), CoveredTime::since(at(100)));
+        late.begin(
+            WaitPlace::Unknown,
+            at(100),
+            start + ms(11),
+            CoveredTime::since(at(100)),
+        );
         quiet.end_pass(start + ms(10));
         quiet.begin_pass(false, at(200));
         assert!(quiet.spares(&late, start + ms(20)));
@@ -154,7 +159,12 @@ mod tests {
         early.begin(WaitPlace::Unknown, at(0), start, CoveredTime::since(at(0)));
         quiet.begin_pass(true, at(100));
         quiet.end_pass(start + ms(10));
-        late.begin(WaitPlace::Unknown, at(100), start + ms(10), CoveredTime::since(at(100)));
+        late.begin(
+            WaitPlace::Unknown,
+            at(100),
+            start + ms(10),
+            CoveredTime::since(at(100)),
+        );
         quiet.begin_pass(false, at(200));
         quiet.end_pass(start + ms(20));
         quiet.begin_pass(true, at(300));
@@ -163,7 +173,12 @@ mod tests {
         assert_eq!(early.end(None, TICK), None);
         assert_eq!(late.end(None, TICK), Some((10, at(200))));
         quiet.end_pass(start + ms(30));
-        late.begin(WaitPlace::Unknown, at(350), start + ms(31), CoveredTime::since(at(350)));
+        late.begin(
+            WaitPlace::Unknown,
+            at(350),
+            start + ms(31),
+            CoveredTime::since(at(350)),
+        );
         quiet.prolong(&mut late);
         assert_eq!(late.end(None, TICK), None, "of the period before");
     }
