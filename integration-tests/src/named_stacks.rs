@@ -84,7 +84,7 @@ impl NamedStacks {
             stacks.push(stack);
         }
         let threads = profile["threads"].as_array()?;
-        let interval_ms = profile["meta"]["interval"].as_f64()?;
+        let interval_ms = profile["meta"]["interval"].as_f64().unwrap_or(1.0);
         let weighted = |thread| weighted_samples(thread, interval_ms);
         Some(Self {
             stacks,
