@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::foreign::Workplace;
 use crate::named_stacks::NamedStacks;
+use crate::tools;
 
 const PROGRAM: &str = include_str!("program.c");
 /// The function that stands for a thread's whole life.
@@ -52,10 +54,16 @@ impl KnownWaits {
         let program = compile(&place, records_itself)?;
         let program = program.to_str().context("a path that is no text")?;
         let (seconds, milliseconds) = (seconds.to_string(), milliseconds.to_string());
-        let options = ["--format", "processed"];
-        let recorded = place.record_with(&options, &[program, mode, &seconds, &milliseconds])?;
-        ensure!(recorded.output.status.success(), "{}", recorded.said());
-        let known = parse(std::str::from_utf8(&recorded.output.stdout)?)?;
+        let mut command = Command::new(tools::profiler()?);
+        command.args(["record", "-o", "out.json", "--"]);
+        command.args([program, mode, &seconds, &milliseconds]);
+        command.current_dir(place.path()).stdin(Stdio::null());
+        command.env("LD_LIBRARY_PATH", place.prefix().join("lib"));
+        command.env("XDG_CACHE_HOME", tools::cache()?);
+        let output = command.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{said}");
+        let known = parse(std::str::from_utf8(&output.stdout)?)?;
         let stacks = NamedStacks::read(&place.path().join("out.json"))?;
         let recorded = known.iter().map(|(thread, known)| {
             let of = |name| stacks.wall_ms(*thread, name);

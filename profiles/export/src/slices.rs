@@ -349,7 +349,7 @@ mod tests {
             vec![0.0, 300.0],
         ];
         let [stacks, times, deltas, cpu] = columns;
-        thread.samples = Table::of([stacks, times, deltas, cpu, vec![0.0, 1.0]]);
+        thread.samples = Table::of([stacks, times, deltas, cpu, vec![0.0, 4.0]]);
         let cut = Cut {
             time: TimeKind::Wall,
             divides: false,
@@ -363,6 +363,28 @@ mod tests {
         let slices = cut.slices(&thread, &nodes);
         assert_eq!(lengths(&slices), [(4000, false)]);
         assert_eq!(slices[0].cpu, 300, "its start is known");
+    }
+
+    #[test]
+    fn a_stack_gets_the_weight_of_its_sample_and_the_rest_is_idle() {
+        let mut thread = RawThread::default();
+        let times = vec![1.0, 10.0, 20.0];
+        let weights = vec![1.0, 5.0, 14.0];
+        thread.samples = Table::of([vec![0.0; 3], times, vec![], vec![0.0; 3], weights]);
+        let cut = Cut {
+            time: TimeKind::Wall,
+            divides: false,
+            interval_ns: MS,
+            cpu_unit_ns: Some(1.0),
+            knows_first_cpu: true,
+            shift_ns: 0,
+            paused: Pauses::default(),
+        };
+        let slices = cut.slices(&thread, &[Some(NodeId(0)); 3]);
+        assert_eq!(
+            lengths(&slices),
+            [(1000, false), (4000, true), (5000, false), (14_000, false)]
+        );
     }
 
     #[test]
