@@ -183,11 +183,10 @@ fn without_wait(sample: &SampleTimes, earliest_ns: i64) -> Spent {
         ..
     } = *sample;
     let on_ns = cpu_ns.unwrap_or(if waits { 0 } else { span_ns });
-    let waited = cpu_ns.map_or(waits, |cpu_ns| cpu_ns == 0);
+    // A sample without processor time that is not the start of a wait: its thread did not run.
+    let waited = cpu_ns == Some(0) && !waits;
     let span = i64::try_from(span_ns).unwrap_or(i64::MAX);
-    let start = at_ns.saturating_sub(span);
-    // The first sample of a wait also stands for earlier waits that no sample shows.
-    let start = if waits { start } else { start.max(earliest_ns) };
+    let start = at_ns.saturating_sub(span).max(earliest_ns);
     Spent {
         on: Weight::on(on_ns),
         wait: ordered(start, at_ns).filter(|_| waited),
