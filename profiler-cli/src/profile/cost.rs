@@ -37,7 +37,7 @@ impl Cost {
                 cpu,
                 ..Self::default()
             },
-            WeightType::Milliseconds => Self {
+            WeightType::Milliseconds | WeightType::MillisecondsBefore => Self {
                 samples: 1.0,
                 timed: 1.0,
                 timed_ms: weight,

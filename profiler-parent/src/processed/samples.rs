@@ -34,7 +34,6 @@ impl Ledger<'_> {
     pub(super) fn samples<W: Write>(
         &self,
         samples: &Rows<4>,
-        has_rests: bool,
         out: &mut JsonWriter<W>,
     ) -> io::Result<ShownRange> {
         let mut shown = ShownRange::default();
@@ -57,20 +56,30 @@ impl Ledger<'_> {
                 out.u64_or_null(cpu.checked_sub(1))
             })?;
         }
-        // An idle thread has one sample for many ticks.
-        match has_rests {
-            true => {
-                samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?
-            }
-            false => {
-                out.key("weight");
-                out.null();
-            }
-        }
-        out.entry_str("weightType", "samples");
+        self.weights(samples, out)?;
         out.entry_u64("length", samples.len());
         out.end_object();
         Ok(shown)
+    }
+
+    /// Writes the weight of each sample: the time before it that it stands for. The viewer shows its
+    /// tables in milliseconds then. The member `weightsAreTimeBefore` tells these profiles from
+    /// imported ones, whose samples stand for the time after them. If the interval is not known, the
+    /// weight is a number of intervals.
+    fn weights<W: Write>(&self, samples: &Rows<4>, out: &mut JsonWriter<W>) -> io::Result<()> {
+        let interval_ns = self.process.interval_ns();
+        if interval_ns <= 0 {
+            samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?;
+            out.entry_str("weightType", "samples");
+            return Ok(());
+        }
+        samples.write_column(self.rows, "weight", out, |[.., ticks], out| {
+            let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
+            out.millis_ns(ticks.saturating_mul(interval_ns));
+        })?;
+        out.entry_str("weightType", "tracing-ms");
+        out.entry_bool("weightsAreTimeBefore", true);
+        Ok(())
     }
 
     /// Writes the key `nativeAllocations`, if there are any. Returns the range of their times.

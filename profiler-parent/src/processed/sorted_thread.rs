@@ -32,8 +32,6 @@ pub(super) struct SortedThread {
     pub(super) markers: u32,
     /// Nanoseconds of processor time in all samples but the first.
     pub(super) cpu_ns: u64,
-    /// Whether some samples stand for more than one tick.
-    pub(super) has_rests: bool,
     /// The wait that the last sample shows, if the thread has waited since.
     pub(super) open_wait: OpenWait,
     /// The stack of this wait, if there is room for it.
@@ -79,7 +77,6 @@ impl SortedThread {
         if let Some(Border { at, has_cpu, .. }) = border.filter(is_in) {
             let row = [at.raw(), u64::from(*has_cpu), 0, 0];
             self.samples.push(rows, row)?;
-            self.has_rests = true;
         }
         Ok(self
             .border
@@ -99,7 +96,6 @@ impl SortedThread {
             self.cpu_ns = self.cpu_ns.saturating_add(cpu.saturating_sub(1));
         }
         let at = Timestamp::from_raw(at).max(least);
-        self.has_rests |= ticks != 1;
         self.has_cpu = cpu > 0;
         self.samples.push(rows, [at.raw(), cpu, node, ticks])
     }

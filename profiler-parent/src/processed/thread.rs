@@ -39,7 +39,7 @@ pub(super) fn write<W: Write>(
 ) -> io::Result<ShownRange> {
     out.begin_object();
     write_head(process, head, out);
-    let mut shown = ledger.samples(&sorted.samples, sorted.has_rests, out)?;
+    let mut shown = ledger.samples(&sorted.samples, out)?;
     shown += ledger.allocations(&sorted.allocations, head.tid, out)?;
     shown += markers.finish(out)?;
     out.end_object();

@@ -3,13 +3,12 @@
 //!
 //! Used by [`super::recording`]. A sample and its processor time represent the time since the
 //! previous sample, so a period in which no sample was possible remains one slice of its whole
-//! length, if it is not divided. The first sample of a thread represents one interval, or its processor time if that is
-//! longer and its start is known. If it has the weight 0 and no stack, as in a batch that continues
-//! a series, it represents no time, and the second sample represents the time since then. The slices
-//! of a thread are consecutive.
+//! length, if it is not divided. The first sample of a thread represents one interval, or its
+//! processor time or its weight if that is longer and its start is known. If it has the weight 0
+//! and no stack, as in a batch that continues a series, it represents no time, and the second sample
+//! represents the time since then. The slices of a thread are consecutive.
 //!
-//! Samples with their own durations (weights in milliseconds, as in an import) last from their time
-//! onwards.
+//! The samples of an imported profile (weights in milliseconds) last from their time onwards.
 //!
 //! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. In formats
 //! whose only weight is the length of a slice, any other sample is divided: its stack gets exactly
@@ -18,8 +17,8 @@
 //! since the previous one, the slices after it begin later, until idle time makes up for it.
 //!
 //! With [`TimeKind::Wall`], a sample that has a weight is divided in the same way: its stack gets its
-//! weight in intervals, as in `profiler info`. The first sample of a wait stands for the waits before
-//! it that no sample shows, so this time is longer than that since the previous sample.
+//! weight, as in `profiler info`. The first sample of a wait stands for the waits before it that no
+//! sample shows, so this time may be longer than that since the previous sample.
 
 use super::TimeKind;
 use super::pauses::Pauses;
@@ -125,12 +124,19 @@ impl Cut {
         match self.time {
             TimeKind::Cpu if self.divides => i64::try_from(whole.cpu).ok().filter(|cpu| *cpu > 0),
             TimeKind::Cpu => None,
-            TimeKind::Wall => {
-                let weight = thread.samples.number(4, row);
-                let ns = weight * self.interval_ns as f64;
-                (weight > 0.0).then_some((ns as i64).min(FARTHEST))
-            }
+            TimeKind::Wall => self.weight_ns(thread, row),
         }
+    }
+
+    /// The time that a sample stands for, if its weight is known and not 0.
+    fn weight_ns(&self, thread: &RawThread, row: usize) -> Option<i64> {
+        let weight = thread.samples.number(4, row);
+        let unit_ns = match thread.samples.1 {
+            WeightType::Samples => self.interval_ns as f64,
+            WeightType::Milliseconds | WeightType::MillisecondsBefore => 1e6,
+        };
+        let ns = (weight * unit_ns).round() as i64;
+        (weight > 0.0).then_some(ns.min(FARTHEST))
     }
 
     /// The slice of a sample that is not divided.
@@ -163,8 +169,13 @@ impl Cut {
     /// The time that the first sample represents.
     fn first_length(&self, thread: &RawThread) -> i64 {
         let cpu = self.cpu(thread, 0).filter(|_| self.knows_first_cpu);
-        let cpu = cpu.map_or(0, u64::cast_signed);
-        self.interval_ns.max(cpu).min(FARTHEST)
+        let used = cpu.map_or(0, u64::cast_signed);
+        let weight = match self.time {
+            TimeKind::Cpu => None,
+            TimeKind::Wall => self.weight_ns(thread, 0),
+        };
+        let least = self.interval_ns.max(used).min(FARTHEST);
+        weight.unwrap_or(0).max(least)
     }
 
     fn times(&self, thread: &RawThread) -> impl Iterator<Item = i64> {

@@ -28,8 +28,12 @@ pub enum WeightType {
     /// A number of samples.
     #[default]
     Samples,
-    /// The duration of each sample, in milliseconds.
+    /// The time in milliseconds that each sample stands for. In an imported profile, this time
+    /// begins with the sample.
     Milliseconds,
+    /// The time in milliseconds that each sample stands for. In a recorded profile, this time ends
+    /// with the sample. The samples have the member `weightsAreTimeBefore`.
+    MillisecondsBefore,
 }
 
 impl<const N: usize> Default for Table<N> {
@@ -109,6 +113,7 @@ impl<'de, const N: usize> Visitor<'de> for Columns<N> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Table<N>, A::Error> {
         let mut table = Table::default();
         let mut places = self.0.map(|(_, place)| place);
+        let mut is_before = false;
         while let Some(key) = map.next_key::<String>()? {
             let place = self.0.iter().position(|(name, _)| *name == key);
             match (key.as_str(), place.and_then(|place| table.0.get_mut(place))) {
@@ -129,9 +134,15 @@ impl<'de, const N: usize> Visitor<'de> for Columns<N> {
                         WeightType::Samples
                     };
                 }
+                ("weightsAreTimeBefore", _) => {
+                    is_before = map.next_value::<serde_json::Value>()? == true;
+                }
                 (_, Some(values)) => *values = column(&mut map)?,
                 _ => skip(&mut map)?,
             }
+        }
+        if is_before && table.1 == WeightType::Milliseconds {
+            table.1 = WeightType::MillisecondsBefore;
         }
         Ok(table)
     }
@@ -290,6 +301,22 @@ mod tests {
         for empty in ["null", r#"{"stack":null}"#] {
             assert!(read(empty).iter().all(Vec::is_empty), "{empty}");
         }
+    }
+
+    #[test]
+    fn the_unit_of_weights_is_known_in_any_order_of_members() {
+        let unit = |members: &str| {
+            let text = format!(r#"{{"length":0,{members}}}"#);
+            let columns = Columns([("stack", 0)]);
+            let table = columns.deserialize(&mut serde_json::Deserializer::from_str(&text));
+            table.unwrap().1
+        };
+        let (ms, before) = (r#""weightType":"tracing-ms""#, r#""weightsAreTimeBefore":true"#);
+        assert_eq!(unit(ms), WeightType::Milliseconds);
+        assert_eq!(unit(&format!("{ms},{before}")), WeightType::MillisecondsBefore);
+        assert_eq!(unit(&format!("{before},{ms}")), WeightType::MillisecondsBefore);
+        assert_eq!(unit(before), WeightType::Samples);
+        assert_eq!(unit(r#""weightType":"samples""#), WeightType::Samples);
     }
 
     #[test]
