@@ -160,7 +160,11 @@ fn weighted_samples(thread: &Value, interval_ms: f64) -> Vec<WeightedSample> {
     };
     let (process, thread) = (number(&thread["pid"]), number(&thread["tid"]));
     let stacks = samples["stack"].as_array().into_iter().flatten();
-    let unit_ms = if samples["weightType"] == "tracing-ms" { 1.0 } else { interval_ms };
+    let unit_ms = if samples["weightType"] == "tracing-ms" {
+        1.0
+    } else {
+        interval_ms
+    };
     let weight = |row: usize| samples["weight"][row].as_f64().unwrap_or(1.0);
     let sample = |(row, stack): (usize, &Value)| WeightedSample {
         process,

@@ -150,12 +150,10 @@ fn blocks(meta: &Meta, count: usize) -> Blocks {
     let span = meta.profiling_start_time.zip(meta.profiling_end_time);
     let span = span.map_or(0.0, |(start, end)| end - start);
     let slice = span / (count * ROUNDS) as f64;
-    let interval_ms = meta.interval.unwrap_or(1.0);
-    let least = interval_ms * ROUNDS as f64;
+    let least = meta.interval.unwrap_or(1.0) * ROUNDS as f64;
     Blocks {
         count,
         slice_ms: [slice, least, 1.0].into_iter().fold(1.0, f64::max),
-        interval_ms,
     }
 }
 
@@ -200,7 +198,7 @@ impl ThreadSink for Collected {
             });
         let id = (thread.part, thread.raw.pid.clone());
         process.ids.insert(id.clone());
-        process.functions.add(thread, &survey.meta);
+        process.functions.add(thread, survey);
         let spans = process.spans.entry(id).or_default();
         process.markers.add(thread, spans);
         Ok(())
@@ -290,21 +288,19 @@ impl ProcessesOfName {
 struct Units {
     /// Milliseconds in a unit of processor time; 0 if it is not a unit of time.
     cpu_ms: f64,
-    interval_ms: f64,
 }
 
 impl Units {
     fn of(meta: &Meta) -> Self {
         Self {
             cpu_ms: meta.cpu_unit_ns().map_or(0.0, |ns| ns / 1e6),
-            interval_ms: meta.interval.unwrap_or(1.0),
         }
     }
 
     fn times(self, cost: Cost) -> Times {
         Times {
             cpu: cost.cpu * self.cpu_ms,
-            wall: cost.wall_ms(self.interval_ms),
+            wall: cost.wall_ms,
         }
     }
 

@@ -18,8 +18,6 @@ pub(crate) struct Blocks {
     pub(crate) count: usize,
     /// The length of a slice in milliseconds.
     pub(crate) slice_ms: f64,
-    /// The time between two samples in milliseconds.
-    pub(crate) interval_ms: f64,
 }
 
 impl Blocks {
@@ -27,18 +25,21 @@ impl Blocks {
     pub(crate) const ONE: Self = Self {
         count: 1,
         slice_ms: f64::INFINITY,
-        interval_ms: 1.0,
     };
 
-    /// Calls `add` with the blocks of a sample, and with the part of its cost in each.
-    pub(super) fn divide(self, ms: f64, cost: Cost, mut add: impl FnMut(usize, Cost)) {
-        let length = cost.wall_ms(self.interval_ms);
+    /// Calls `add` with the blocks of a sample, and with the part of its cost in each. The sample was
+    /// taken at `ms`, and the time that it stands for begins at `start`.
+    pub(super) fn divide(
+        self,
+        (start, ms): (f64, f64),
+        cost: Cost,
+        mut add: impl FnMut(usize, Cost),
+    ) {
+        let length = cost.wall_ms;
         let is_long = length > self.slice_ms && length < FARTHEST_MS && ms.abs() < FARTHEST_MS;
         if self.count < 2 || !is_long {
             return add(self.block(self.slice(ms)), cost);
         }
-        // A sample with its own duration begins at its time; every other sample ends at it.
-        let start = if cost.timed > 0.0 { ms } else { ms - length };
         let end = start + length;
         // The wait covers whole rounds of all blocks, and a rest.
         let round_ms = self.slice_ms * self.count as f64;
@@ -79,20 +80,24 @@ mod tests {
     const BLOCKS: Blocks = Blocks {
         count: 4,
         slice_ms: 10.0,
-        interval_ms: 1.0,
     };
 
     fn parts(ms: f64, cost: Cost) -> Vec<f64> {
+        parts_from(ms - cost.wall_ms, ms, cost)
+    }
+
+    fn parts_from(start: f64, ms: f64, cost: Cost) -> Vec<f64> {
         let mut parts = vec![0.0; BLOCKS.count];
-        BLOCKS.divide(ms, cost, |block, cost| {
-            parts[block] += cost.wall_ms(BLOCKS.interval_ms);
+        BLOCKS.divide((start, ms), cost, |block, cost| {
+            parts[block] += cost.wall_ms;
         });
         parts
     }
 
     fn ticks(count: f64) -> Cost {
         Cost {
-            samples: count,
+            samples: 1.0,
+            wall_ms: count,
             ..Cost::default()
         }
     }
@@ -123,11 +128,10 @@ mod tests {
     fn a_sample_with_a_duration_lasts_from_its_time_onwards() {
         let timed = Cost {
             samples: 1.0,
-            timed: 1.0,
-            timed_ms: 30.0,
+            wall_ms: 30.0,
             cpu: 0.0,
         };
-        near(parts(15.0, timed), [5.0, 5.0, 10.0, 10.0]);
+        near(parts_from(15.0, 15.0, timed), [5.0, 5.0, 10.0, 10.0]);
     }
 
     #[test]
@@ -136,7 +140,7 @@ mod tests {
         for _ in 0..1000 {
             let cost = ticks(random.f64() * 500.0);
             let sum: f64 = parts(random.f64() * 1e4 - 5e3, cost).iter().sum();
-            assert!((sum - cost.samples).abs() < 1e-6, "{sum} {cost:?}");
+            assert!((sum - cost.wall_ms).abs() < 1e-6, "{sum} {cost:?}");
         }
         for odd in [f64::NAN, f64::INFINITY, 1e300] {
             let sum: f64 = parts(odd, ticks(1e12)).iter().sum();

@@ -13,50 +13,44 @@ const WEIGHT: usize = 4;
 /// The cost of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
+    /// The number of samples.
     pub(crate) samples: f64,
-    /// The number of samples with a duration of their own.
-    pub(crate) timed: f64,
-    /// The sum of these durations in milliseconds.
-    pub(crate) timed_ms: f64,
+    /// The time that they stand for, whether their threads ran or waited, in milliseconds.
+    pub(crate) wall_ms: f64,
     /// Processor time, in the profile's unit.
     pub(crate) cpu: f64,
 }
 
 impl Cost {
-    /// The cost of a sample. The processor time of a thread's first sample counts only with
-    /// `knows_first_cpu`.
-    pub(super) fn of_sample(thread: &RawThread, row: usize, knows_first_cpu: bool) -> Self {
-        let samples = &thread.samples;
-        let number = |column| Some(samples.number(column, row)).filter(|number| number.is_finite());
-        let cpu = number(CPU).filter(|cpu| (row > 0 || knows_first_cpu) && *cpu > 0.0);
-        let cpu = cpu.unwrap_or(0.0);
-        let weight = number(WEIGHT).unwrap_or(1.0);
-        match samples.1 {
-            WeightType::Samples => Self {
-                samples: weight,
-                cpu,
-                ..Self::default()
-            },
-            WeightType::Milliseconds | WeightType::MillisecondsBefore => Self {
-                samples: 1.0,
-                timed: 1.0,
-                timed_ms: weight,
-                cpu,
-            },
+    /// The cost of a sample that stands for this time. The processor time of a thread's first sample
+    /// counts only with `knows_first_cpu`.
+    pub(super) fn of_sample(
+        thread: &RawThread,
+        row: usize,
+        wall_ns: i64,
+        knows_first_cpu: bool,
+    ) -> Self {
+        let weight = thread.samples.number(WEIGHT, row);
+        let counts = thread.samples.1 == WeightType::Samples && weight.is_finite();
+        Self {
+            samples: if counts { weight } else { 1.0 },
+            wall_ms: wall_ns as f64 / 1e6,
+            cpu: Self::cpu_of_sample(thread, row, knows_first_cpu),
         }
     }
 
-    /// Wall time in milliseconds; a sample without a duration lasts one interval.
-    pub(crate) fn wall_ms(&self, interval_ms: f64) -> f64 {
-        (self.samples - self.timed) * interval_ms + self.timed_ms
+    /// The processor time of a sample, see [`Self::of_sample`].
+    pub(super) fn cpu_of_sample(thread: &RawThread, row: usize, knows_first_cpu: bool) -> f64 {
+        let cpu = thread.samples.number(CPU, row);
+        let counts = (row > 0 || knows_first_cpu) && cpu.is_finite() && cpu > 0.0;
+        if counts { cpu } else { 0.0 }
     }
 }
 
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Self) {
         self.samples += other.samples;
-        self.timed += other.timed;
-        self.timed_ms += other.timed_ms;
+        self.wall_ms += other.wall_ms;
         self.cpu += other.cpu;
     }
 }
@@ -67,8 +61,7 @@ impl Mul<f64> for Cost {
     fn mul(self, factor: f64) -> Self {
         Self {
             samples: self.samples * factor,
-            timed: self.timed * factor,
-            timed_ms: self.timed_ms * factor,
+            wall_ms: self.wall_ms * factor,
             cpu: self.cpu * factor,
         }
     }

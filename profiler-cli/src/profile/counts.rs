@@ -32,8 +32,8 @@ pub(crate) struct Head {
 impl Head {
     /// The data of a thread in the profile that `meta` describes.
     pub(crate) fn of(thread: &Thread<'_>, meta: &Meta) -> Self {
-        let cost = |row| Cost::of_sample(thread.raw, row, meta.knows_first_cpu());
-        let used = || (0..thread.nodes.len()).fold(0.0, |sum, row| sum + cost(row).cpu);
+        let cpu = |row| Cost::cpu_of_sample(thread.raw, row, meta.knows_first_cpu());
+        let used = || (0..thread.nodes.len()).fold(0.0, |sum, row| sum + cpu(row));
         let RawThread {
             pid, process_name, ..
         } = thread.raw;

@@ -1,7 +1,7 @@
 //! The cost of functions: of each function itself, and with all its callees.
 //!
-//! Used by `profiler info` and `profiler diff`. A sample costs its thread one interval, and the
-//! processor time since the previous sample. This cost is the innermost function's own cost. It is
+//! Used by `profiler info` and `profiler diff`. A sample costs its thread the time that it stands
+//! for, and the processor time since the previous sample. This cost is the innermost function's own cost. It is
 //! added once to the total of every function on the stack, even if the function calls itself. The
 //! cost of a sample without a stack is in the total of all samples, and in no function.
 //! Invariants: memory grows with the samples in the file and their stacks, not with the numbers in
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use profiler_export::call_tree::CallTree;
 use profiler_reader as reading;
-use profiler_reader::{Meta, NodeId, Tables, Thread};
+use profiler_reader::{NodeId, Pauses, Survey, Tables, Thread, WeightType};
 
 use super::blocks::Blocks;
 use super::call_paths::CallPaths;
@@ -42,14 +42,18 @@ pub(crate) struct Collection {
 
 impl Collection {
     /// Adds the samples of a thread.
-    fn add(self, thread: &Thread<'_>, meta: &Meta, to: &mut StackCosts) {
+    fn add(self, thread: &Thread<'_>, survey: &Survey, to: &mut StackCosts) {
         to.begin(thread.tables);
-        let knows_first_cpu = meta.knows_first_cpu();
+        let knows_first_cpu = survey.meta.knows_first_cpu();
+        let begins = thread.raw.samples.1 == WeightType::Milliseconds;
         let times = thread.raw.sample_times_ms();
+        let pauses = Pauses::of_thread(thread, survey);
+        let walls = thread.raw.wall_times_ns(&survey.meta, &pauses);
         let mut last: Option<(StackInBlock, Cost)> = None;
-        for (row, (stack, ms)) in thread.nodes.iter().zip(times).enumerate() {
-            let cost = Cost::of_sample(thread.raw, row, knows_first_cpu);
-            self.blocks.divide(ms, cost, |block, cost| {
+        for (row, ((stack, ms), wall)) in thread.nodes.iter().zip(times).zip(walls).enumerate() {
+            let cost = Cost::of_sample(thread.raw, row, wall, knows_first_cpu);
+            let start = if begins { ms } else { ms - cost.wall_ms };
+            self.blocks.divide((start, ms), cost, |block, cost| {
                 let place = (block, *stack);
                 // Samples in succession often have the same stack.
                 match &mut last {
@@ -148,14 +152,15 @@ impl Functions {
         }
     }
 
-    /// Adds the samples of a thread. All threads must be of the same profile, which `meta` describes.
-    pub(crate) fn add(&mut self, thread: &Thread<'_>, meta: &Meta) {
+    /// Adds the samples of a thread. All threads must be of the same profile, which `survey`
+    /// describes.
+    pub(crate) fn add(&mut self, thread: &Thread<'_>, survey: &Survey) {
         if thread.has_own_tables {
             let mut stacks = StackCosts::default();
-            self.collection.add(thread, meta, &mut stacks);
+            self.collection.add(thread, survey, &mut stacks);
             self.add_stacks(thread.tables, stacks);
         } else {
-            self.collection.add(thread, meta, &mut self.shared);
+            self.collection.add(thread, survey, &mut self.shared);
         }
     }
 

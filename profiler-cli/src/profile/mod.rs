@@ -57,7 +57,7 @@ impl ThreadSink for Collected {
 
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ReadError> {
         self.heads.push(Head::of(thread, &survey.meta));
-        self.functions.add(thread, &survey.meta);
+        self.functions.add(thread, survey);
         Ok(())
     }
 }
@@ -136,10 +136,9 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
         _ if cpu_ms.is_none() => Time::Wall,
         _ => Time::Cpu,
     };
-    let interval = meta.interval.unwrap_or(1.0);
     let amount = |cost: Cost| match by {
         Time::Cpu => cost.cpu,
-        Time::Wall => cost.wall_ms(interval),
+        Time::Wall => cost.wall_ms,
     };
     let without_stack = functions.without_stack();
     let mut costs: Vec<(Function, Costs)> = functions
@@ -202,5 +201,7 @@ fn no_function(cost: Cost) -> (Function, Costs) {
     (function, costs)
 }
 
+#[cfg(test)]
+mod exports_add_up;
 #[cfg(test)]
 mod tests;

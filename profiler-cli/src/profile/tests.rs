@@ -52,7 +52,7 @@ fn processed() -> String {
     let thread = |pid: &str, stacks: &str, cpu: &str| {
         format!(
             r#"{{"name":"main","isMainThread":true,"processName":"p{pid}","pid":"{pid}","tid":1,
-            "samples":{{"length":3,"stack":[{stacks}],"timeDeltas":[1,1,1],"weight":null,"weightType":"samples",
+            "samples":{{"length":3,"stack":[{stacks}],"timeDeltas":[1,1,1,1],"weight":null,"weightType":"samples",
             "threadCPUDelta":[{cpu}]}},"markers":{{"length":0,"data":[]}}}}"#
         )
     };
@@ -92,15 +92,16 @@ fn both_forms_have_the_same_functions() {
                 ..ALL
             },
         );
-        let share = |of: f64| of / 7.0 * 100.0;
+        // The first sample of a thread stands for an interval, and others for the time since the last.
+        let share = |ms: f64| ms / 9.0 * 100.0;
         assert_eq!(
             rows(&wall),
             [
-                ("main", share(3.0), share(6.0)),
+                ("main", share(5.0), share(8.0)),
                 ("hot", share(2.0), share(2.0))
             ]
         );
-        assert_eq!(wall.samples.as_ref().unwrap().all_ms, 14.0);
+        assert_eq!(wall.samples.as_ref().unwrap().all_ms, 9.0);
         let names: Vec<_> = report
             .processes
             .iter()

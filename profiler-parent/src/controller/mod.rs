@@ -110,7 +110,7 @@ use profiler_core::time::Timestamp;
 
 use account::Account;
 use accounts::Accounts;
-use reclaim::{Demand, reclaim};
+use reclaim::{Demand, UnusedPart, reclaim};
 
 pub(crate) use limit::MemoryLimit;
 pub use messages::{Command, DeadPoolMemory, Event, Policy, ProcessFigures, Refusal};
@@ -244,6 +244,7 @@ impl Controller {
         self.accounts
             .change(key, |account| account.set_connected(true));
         self.send(key, out);
+        self.recall_loans(out);
     }
 
     fn send(&mut self, key: PoolId, out: &mut Vec<Command>) {
@@ -289,7 +290,7 @@ impl Controller {
         let demand = Demand {
             bytes: self.missing(),
             older_than: Timestamp::MAX,
-            quiet_since: None,
+            unused: UnusedPart::All,
             creditor: None,
             owners: usize::MAX,
         };

@@ -51,7 +51,6 @@ mod labels;
 mod nesting;
 mod options;
 mod otlp;
-mod pauses;
 mod payload;
 mod perfetto;
 mod pprof;

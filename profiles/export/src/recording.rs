@@ -5,13 +5,13 @@
 
 use std::path::Path;
 
-use super::pauses::Pauses;
-use super::slices::{Cut, Slice, bounded_ns};
+use super::slices::{Cut, Slice};
 use super::{ExportError, ExportOptions, FleetLabels, TimeKind};
 use profiler_files::WorkListener;
 use profiler_reader as reading;
 use profiler_reader::{
-    CounterSeries, PartId, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted,
+    CounterSeries, PartId, Pauses, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted,
+    bounded_ns,
 };
 
 /// The input of a format: one thread.
@@ -136,11 +136,9 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
         let cut = Cut {
             time: self.time,
             divides: self.divides,
-            interval_ns: survey.meta.interval_ns(),
-            cpu_unit_ns: survey.meta.cpu_unit_ns(),
-            knows_first_cpu: survey.meta.knows_first_cpu(),
+            meta: &survey.meta,
             shift_ns: bounded_ns(survey.shift_ms(read.part)),
-            paused: pauses(read, survey),
+            pauses: Pauses::of_thread(read, survey),
         };
         let slices = cut.slices(read.raw, read.nodes);
         self.totals.threads += 1;
@@ -166,35 +164,4 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
         let shift_ns = bounded_ns(survey.shift_ms(counter.part));
         self.sink.counter(counter, shift_ns, survey)
     }
-}
-
-/// The pauses of a thread and its process; empty if the thread has no samples.
-fn pauses(thread: &reading::Thread<'_>, survey: &Survey) -> Pauses {
-    if thread.raw.samples.0.iter().all(Vec::is_empty) {
-        return Pauses::default();
-    }
-    let shift_ns = bounded_ns(survey.shift_ms(thread.part));
-    let shift = |at: i64| {
-        if at == i64::MIN || at == i64::MAX {
-            at
-        } else {
-            at.saturating_add(shift_ns)
-        }
-    };
-    let of_process = survey
-        .parts
-        .get(thread.part.0)
-        .into_iter()
-        .flat_map(|part| &part.paused);
-    let ranges = thread
-        .raw
-        .paused
-        .iter()
-        .chain(of_process)
-        .filter_map(|range| range.ns());
-    Pauses::of(
-        ranges
-            .map(|(start, end)| (shift(start), shift(end)))
-            .collect(),
-    )
 }

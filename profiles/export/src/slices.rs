@@ -10,7 +10,8 @@
 //!
 //! The samples of an imported profile (weights in milliseconds) last from their time onwards.
 //!
-//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. In formats
+//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle, and so is a
+//! sample without a measurement if others of its thread have one. In formats
 //! whose only weight is the length of a slice, any other sample is divided: its stack gets exactly
 //! its processor time, and the rest of its time is idle. Therefore the busy slices of a function add
 //! up to its processor time, to the nanosecond. If a sample has more processor time than the time
@@ -21,8 +22,7 @@
 //! sample shows, so this time may be longer than that since the previous sample.
 
 use super::TimeKind;
-use super::pauses::Pauses;
-use profiler_reader::{NodeId, RawThread, WeightType};
+use profiler_reader::{FARTHEST_NS, Meta, NodeId, Pauses, RawThread, WeightType, bounded_ns};
 
 /// A slice of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,53 +64,66 @@ impl Slice {
 
 /// Parameters for cutting slices.
 #[derive(Debug)]
-pub(super) struct Cut {
+pub(super) struct Cut<'m> {
     pub(super) time: TimeKind,
     /// Whether samples are divided into processor time and idle time.
     pub(super) divides: bool,
-    pub(super) interval_ns: i64,
-    pub(super) cpu_unit_ns: Option<f64>,
-    /// Whether the start of the processor time of a thread's first sample is known.
-    pub(super) knows_first_cpu: bool,
+    pub(super) meta: &'m Meta,
     /// Nanoseconds added to all times.
     pub(super) shift_ns: i64,
-    /// The periods without sampling.
-    pub(super) paused: Pauses,
+    /// The periods without sampling, with times as in the file.
+    pub(super) pauses: Pauses,
 }
 
-/// Limit on times in a file, in nanoseconds from the session's start (36 years), so that
-/// differences and sums of times do not overflow.
-const FARTHEST: i64 = 1 << 60;
-
-/// Converts milliseconds of a file to nanoseconds; 0 for NaN.
-pub(super) fn bounded_ns(ms: f64) -> i64 {
-    ((ms * 1e6).round() as i64).clamp(-FARTHEST, FARTHEST)
-}
-
-impl Cut {
+impl Cut<'_> {
     /// The slices of a thread; `nodes` has the stack of each sample.
     pub(super) fn slices(&self, thread: &RawThread, nodes: &[Option<NodeId>]) -> Vec<Slice> {
-        let mut times = self.times(thread).peekable();
-        if thread.samples.1 == WeightType::Milliseconds {
-            return timed(thread, &times.collect::<Vec<_>>(), nodes);
+        let walls = thread.wall_times_ns(self.meta, &self.pauses);
+        let has_cpu = (0..nodes.len()).any(|row| thread.cpu_ns(row, self.meta).is_some());
+        let is_imported = thread.samples.1 == WeightType::Milliseconds
+            && (self.time == TimeKind::Wall || !has_cpu);
+        let mut slices = if is_imported {
+            self.imported(thread, &walls, nodes)
+        } else {
+            self.recorded(thread, &walls, (nodes, has_cpu))
+        };
+        for slice in &mut slices {
+            for at in [&mut slice.start, &mut slice.end, &mut slice.at] {
+                *at = at.saturating_add(self.shift_ns);
+            }
         }
+        slices
+    }
+
+    /// The slices of a thread whose samples stand for the times `walls` before them. Some samples
+    /// have processor times if `has_cpu`.
+    fn recorded(
+        &self,
+        thread: &RawThread,
+        walls: &[i64],
+        (nodes, has_cpu): (&[Option<NodeId>], bool),
+    ) -> Vec<Slice> {
+        let mut pauses = self.pauses.in_order();
+        let mut times = times(thread).peekable();
         let mut slices = Vec::with_capacity(nodes.len());
         let is_border = begins_at_border(thread, nodes);
         let length = if is_border {
             0
         } else {
-            self.first_length(thread)
+            self.first_length(thread, walls)
         };
         let mut before = times.peek().map_or(0, |first| first.saturating_sub(length));
         for (row, at) in times.enumerate().skip(usize::from(is_border)) {
             let end = at.max(before);
-            let paused = self.paused.between(before, end);
+            let paused = pauses.between(before, end);
             if paused > 0 {
                 slices.push(Slice::idle(before, before + paused));
             }
             let stack = nodes.get(row).copied().flatten();
-            let whole = self.whole(thread, row, (before + paused, end), stack);
-            let length = self.own_length(thread, row, &whole);
+            let mut whole = self.whole(thread, row, (before + paused, end), stack);
+            whole.is_idle |= self.time == TimeKind::Cpu && has_cpu && whole.cpu == 0;
+            let wall = walls.get(row).copied().unwrap_or(0);
+            let length = self.own_length(&whole, wall);
             let (idle, own) = length.map_or((None, whole), |length| whole.divided(length));
             slices.extend(idle);
             slices.push(own);
@@ -120,23 +133,12 @@ impl Cut {
     }
 
     /// The part of a slice that its stack gets. `None` if that is the whole slice.
-    fn own_length(&self, thread: &RawThread, row: usize, whole: &Slice) -> Option<i64> {
+    fn own_length(&self, whole: &Slice, wall: i64) -> Option<i64> {
         match self.time {
             TimeKind::Cpu if self.divides => i64::try_from(whole.cpu).ok().filter(|cpu| *cpu > 0),
             TimeKind::Cpu => None,
-            TimeKind::Wall => self.weight_ns(thread, row),
+            TimeKind::Wall => Some(wall),
         }
-    }
-
-    /// The time that a sample stands for, if its weight is known and not 0.
-    fn weight_ns(&self, thread: &RawThread, row: usize) -> Option<i64> {
-        let weight = thread.samples.number(4, row);
-        let unit_ns = match thread.samples.1 {
-            WeightType::Samples => self.interval_ns as f64,
-            WeightType::Milliseconds | WeightType::MillisecondsBefore => 1e6,
-        };
-        let ns = (weight * unit_ns).round() as i64;
-        (weight > 0.0).then_some(ns.min(FARTHEST))
     }
 
     /// The slice of a sample that is not divided.
@@ -147,8 +149,8 @@ impl Cut {
         (start, end): (i64, i64),
         stack: Option<NodeId>,
     ) -> Slice {
-        let measured = self.cpu(thread, row);
-        let is_known = row > 0 || self.knows_first_cpu;
+        let measured = thread.cpu_ns(row, self.meta);
+        let is_known = row > 0 || self.meta.knows_first_cpu();
         let cpu = measured.filter(|_| is_known).unwrap_or(0);
         let is_idle = match self.time {
             // Without a measurement the thread may have run.
@@ -166,58 +168,49 @@ impl Cut {
         }
     }
 
-    /// The time that the first sample represents.
-    fn first_length(&self, thread: &RawThread) -> i64 {
-        let cpu = self.cpu(thread, 0).filter(|_| self.knows_first_cpu);
-        let used = cpu.map_or(0, u64::cast_signed);
-        let weight = match self.time {
-            TimeKind::Cpu => None,
-            TimeKind::Wall => self.weight_ns(thread, 0),
+    /// The slices of an imported thread, whose samples stand for the times `walls` after them.
+    fn imported(&self, thread: &RawThread, walls: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
+        /// Times and lengths in a file are rounded.
+        const ROUNDING_NS: i64 = 1000;
+        let mut slices = Vec::with_capacity(nodes.len());
+        let mut before = times(thread).next().unwrap_or(0);
+        for (row, (at, wall)) in times(thread).zip(walls).enumerate() {
+            if at > before.saturating_add(ROUNDING_NS) {
+                slices.push(Slice::idle(before, at));
+                before = at;
+            }
+            let stack = nodes.get(row).copied().flatten();
+            let end = before.saturating_add(*wall);
+            slices.push(Slice {
+                at: before,
+                is_idle: false,
+                ..self.whole(thread, row, (before, end), stack)
+            });
+            before = end;
+        }
+        slices
+    }
+
+    /// The length of the first slice.
+    fn first_length(&self, thread: &RawThread, walls: &[i64]) -> i64 {
+        let used = thread.cpu_ns(0, self.meta);
+        let used = used.filter(|_| self.meta.knows_first_cpu());
+        let used = used.map_or(0, u64::cast_signed);
+        let wall = match self.time {
+            TimeKind::Cpu => 0,
+            TimeKind::Wall => walls.first().copied().unwrap_or(0),
         };
-        let least = self.interval_ns.max(used).min(FARTHEST);
-        weight.unwrap_or(0).max(least)
+        self.meta.interval_ns().max(used).max(wall).min(FARTHEST_NS)
     }
+}
 
-    fn times(&self, thread: &RawThread) -> impl Iterator<Item = i64> {
-        let at = |ms| bounded_ns(ms).saturating_add(self.shift_ns);
-        thread.sample_times_ms().map(at)
-    }
-
-    fn cpu(&self, thread: &RawThread, row: usize) -> Option<u64> {
-        let used = thread.samples.number(3, row) * self.cpu_unit_ns?;
-        (used >= 0.0).then_some((used as u64).min(FARTHEST.unsigned_abs()))
-    }
+fn times(thread: &RawThread) -> impl Iterator<Item = i64> {
+    thread.sample_times_ms().map(bounded_ns)
 }
 
 /// Whether the first sample only says since when the second one lasts.
 fn begins_at_border(thread: &RawThread, nodes: &[Option<NodeId>]) -> bool {
     thread.samples.number(4, 0) == 0.0 && nodes.first().is_some_and(Option::is_none)
-}
-
-/// Slices whose lengths are their weights.
-fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
-    let mut start = times.first().copied().unwrap_or(0);
-    let slice = |row: usize| {
-        let ms = thread.samples.number(4, row);
-        let ns = if ms >= 0.0 { bounded_ns(ms) } else { 0 };
-        // A slice ends at the next sample, regardless of its weight; times never decrease.
-        let end = times
-            .get(row + 1)
-            .map_or(start.saturating_add(ns), |next| (*next).max(start));
-        let stack = nodes.get(row).copied().flatten();
-        let slice = Slice {
-            start,
-            end,
-            at: start,
-            stack,
-            is_idle: false,
-            cpu: 0,
-            is_sample: true,
-        };
-        start = end;
-        slice
-    };
-    (0..times.len()).map(slice).collect()
 }
 
 impl Slice {
@@ -242,6 +235,15 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
+    /// An interval of a millisecond, and processor times in nanoseconds.
+    fn meta(knows_first_cpu: bool) -> Meta {
+        let start = knows_first_cpu.then_some(1);
+        let meta = serde_json::json!({
+            "interval": 1, "sampleUnits": {"threadCPUDelta": "ns"}, "startUnixNs": start,
+        });
+        serde_json::from_value(meta).unwrap()
+    }
+
     /// Slices from times in milliseconds and processor times in nanoseconds, all in one function.
     fn slices(time: TimeKind, times: &[f64], cpu: &[f64], paused: &[(i64, i64)]) -> Vec<Slice> {
         let samples = Table::of([
@@ -254,15 +256,13 @@ mod tests {
         let mut thread = RawThread::default();
         thread.samples = samples;
         let nodes = vec![Some(NodeId(0)); times.len()];
-        let paused = Pauses::of(paused.to_vec());
+        let pauses = Pauses::of(paused.to_vec());
         let cut = Cut {
             time,
             divides: time == TimeKind::Cpu,
-            interval_ns: MS,
-            cpu_unit_ns: Some(1.0),
-            knows_first_cpu: false,
+            meta: &meta(false),
             shift_ns: 0,
-            paused,
+            pauses,
         };
         cut.slices(&thread, &nodes)
     }
@@ -364,11 +364,9 @@ mod tests {
         let cut = Cut {
             time: TimeKind::Wall,
             divides: false,
-            interval_ns: MS,
-            cpu_unit_ns: Some(1.0),
-            knows_first_cpu: false,
+            meta: &meta(false),
             shift_ns: 0,
-            paused: Pauses::default(),
+            pauses: Pauses::default(),
         };
         let nodes = [None, Some(NodeId(0))];
         let slices = cut.slices(&thread, &nodes);
@@ -385,11 +383,9 @@ mod tests {
         let cut = Cut {
             time: TimeKind::Wall,
             divides: false,
-            interval_ns: MS,
-            cpu_unit_ns: Some(1.0),
-            knows_first_cpu: true,
+            meta: &meta(true),
             shift_ns: 0,
-            paused: Pauses::default(),
+            pauses: Pauses::default(),
         };
         let slices = cut.slices(&thread, &[Some(NodeId(0)); 3]);
         assert_eq!(
@@ -411,11 +407,9 @@ mod tests {
             let cut = Cut {
                 time: TimeKind::Cpu,
                 divides: true,
-                interval_ns: MS,
-                cpu_unit_ns: Some(1.0),
-                knows_first_cpu,
+                meta: &meta(knows_first_cpu),
                 shift_ns: 0,
-                paused: Pauses::default(),
+                pauses: Pauses::default(),
             };
             let slices = cut.slices(&thread, &nodes);
             assert_eq!(lengths(&slices), [first, (1000, false)]);

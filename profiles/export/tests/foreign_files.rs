@@ -22,8 +22,6 @@ mod parsed;
 mod perfetto;
 #[path = "hostile/pprof.rs"]
 mod pprof;
-#[path = "hostile/protobuf.rs"]
-mod protobuf;
 #[path = "hostile/room.rs"]
 mod room;
 

@@ -311,10 +311,19 @@ mod tests {
             let table = columns.deserialize(&mut serde_json::Deserializer::from_str(&text));
             table.unwrap().1
         };
-        let (ms, before) = (r#""weightType":"tracing-ms""#, r#""weightsAreTimeBefore":true"#);
+        let (ms, before) = (
+            r#""weightType":"tracing-ms""#,
+            r#""weightsAreTimeBefore":true"#,
+        );
         assert_eq!(unit(ms), WeightType::Milliseconds);
-        assert_eq!(unit(&format!("{ms},{before}")), WeightType::MillisecondsBefore);
-        assert_eq!(unit(&format!("{before},{ms}")), WeightType::MillisecondsBefore);
+        assert_eq!(
+            unit(&format!("{ms},{before}")),
+            WeightType::MillisecondsBefore
+        );
+        assert_eq!(
+            unit(&format!("{before},{ms}")),
+            WeightType::MillisecondsBefore
+        );
         assert_eq!(unit(before), WeightType::Samples);
         assert_eq!(unit(r#""weightType":"samples""#), WeightType::Samples);
     }

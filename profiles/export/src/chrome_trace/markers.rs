@@ -13,7 +13,7 @@ use super::{Events, Track};
 use crate::nesting::{in_order, nesting};
 use crate::payload::Payload;
 use crate::recording::Thread;
-use crate::slices::bounded_ns;
+use profiler_reader::bounded_ns;
 use profiler_reader::{RawMarker, Survey, as_index};
 
 /// Writes the markers of a thread.

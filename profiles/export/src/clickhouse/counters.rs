@@ -9,7 +9,7 @@
 use super::FleetTable;
 use super::rows::{Row, Rows, instant};
 use crate::ExportError;
-use crate::slices::bounded_ns;
+use profiler_reader::bounded_ns;
 use profiler_reader::{CounterSeries, CounterValue, Survey};
 
 /// The category of the counters of groups.

@@ -10,7 +10,7 @@ use super::FleetTable;
 use super::rows::{Row, Rows, instant};
 use crate::ExportError;
 use crate::recording::Thread;
-use crate::slices::bounded_ns;
+use profiler_reader::bounded_ns;
 use profiler_reader::{CounterSeries, GatheredProcess, Survey};
 
 /// The counter of a process's memory.

@@ -12,7 +12,7 @@ use super::samples::write_thread;
 use crate::ExportError;
 use crate::payload::Payload;
 use crate::recording::Thread;
-use crate::slices::bounded_ns;
+use profiler_reader::bounded_ns;
 use profiler_reader::{Meta, RawMarker, TextField, as_index};
 
 /// The member of a payload that is its type.

@@ -11,12 +11,12 @@ use super::super::ExportError;
 use super::super::bodies::{BodyKind, BodyLimit, BodySink};
 use super::super::proto::Message;
 use super::super::recording::{Recording, Sink, Thread, Totals};
-use super::super::slices::bounded_ns;
 use super::attributes::add_text;
 use super::clock::UnixClock;
 use super::requests::Requests;
 use super::resource::{ProcessKey, resource};
 use super::series::{Series, Shape};
+use profiler_reader::bounded_ns;
 use profiler_reader::{CounterSeries, CounterValue, EntryTotals, Survey};
 
 /// The shortest time between two points of a counter.

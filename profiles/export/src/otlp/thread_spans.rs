@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use super::super::recording::Thread;
-use super::super::slices::bounded_ns;
 use super::kinds::MarkerKind;
+use profiler_reader::bounded_ns;
 use profiler_reader::{RawMarker, as_index};
 
 /// The number of enclosing intervals that are tried.

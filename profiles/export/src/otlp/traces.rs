@@ -10,7 +10,6 @@ use super::super::ExportError;
 use super::super::bodies::{BodyKind, BodyLimit, BodySink};
 use super::super::proto::Message;
 use super::super::recording::{Recording, Sink, Thread, Totals};
-use super::super::slices::bounded_ns;
 use super::kinds::MarkerKind;
 use super::links::{Placed, placed};
 use super::requests::Requests;
@@ -19,6 +18,7 @@ use super::span_index::{ProcessIndex, SpanIndex};
 use super::span_message::{SpanParts, Vocabulary, add_span_ref, marker_name};
 use super::thread_spans::{Owner, ThreadSpan, ThreadSpans};
 use profiler_reader::Survey;
+use profiler_reader::bounded_ns;
 
 /// Fields of `Span`, besides those of its parts.
 mod span {

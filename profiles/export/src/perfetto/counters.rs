@@ -7,12 +7,12 @@
 use std::io::{self, Write};
 
 use super::super::proto::Message;
-use super::super::slices::bounded_ns;
 use super::Trace;
 use super::descriptor;
 use super::event;
 use super::packets::{Content, Packets};
 use super::tracks::TrackId;
+use profiler_reader::bounded_ns;
 use profiler_reader::{CounterSeries, CounterValue, Meta, Survey};
 
 /// Fields of `CounterDescriptor`, and values of its unit.

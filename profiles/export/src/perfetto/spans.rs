@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::super::nesting::{in_order, nesting};
-use super::super::slices::bounded_ns;
+use profiler_reader::bounded_ns;
 use profiler_reader::{RawMarker, as_index};
 
 /// A slice or an instant of a thread.

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::super::proto::Message;
-use super::super::slices::bounded_ns;
 use super::Trace;
 use super::annotations::{add_number, add_numbers, add_text};
 use super::descriptor::{self, About};
@@ -17,6 +16,7 @@ use super::event;
 use super::lanes::Lanes;
 use super::packets::Content;
 use super::tracks::{ProcessTrack, Tracks, life_number};
+use profiler_reader::bounded_ns;
 use profiler_reader::{GatheredProcess, Meta, Survey};
 
 /// The name of the tracks, and the category of the slices.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use serde_json::json;
+use test_support::protobuf::{self, Field};
 
 use super::fixture::{self, SAMPLES};
 use super::*;
@@ -254,37 +255,12 @@ fn folded_stacks_have_the_times_of_both_forms() {
 }
 
 /// Parses the fields of a message: number, and varint or bytes.
-pub(super) fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
-    fn varint(bytes: &mut &[u8]) -> u64 {
-        let mut value = 0;
-        for shift in (0..).step_by(7) {
-            let byte = bytes[0];
-            *bytes = &bytes[1..];
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        value
-    }
-    let mut all = Vec::new();
-    while !bytes.is_empty() {
-        let key = varint(&mut bytes);
-        let value = varint(&mut bytes);
-        all.push((
-            key >> 3,
-            match key & 7 {
-                0 => Ok(value),
-                2 => {
-                    let (text, rest) = bytes.split_at(value as usize);
-                    bytes = rest;
-                    Err(text.to_vec())
-                }
-                other => panic!("wire type {other}"),
-            },
-        ));
-    }
-    all
+pub(super) fn fields(bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
+    let field = |field| match field {
+        Field::Number(number, value) => (number, Ok(value)),
+        Field::Bytes(number, bytes) => (number, Err(bytes.to_vec())),
+    };
+    protobuf::fields(bytes).into_iter().map(field).collect()
 }
 
 #[test]
@@ -303,29 +279,13 @@ fn x1_pprof_has_samples_times_and_labels() {
         .collect();
     assert_eq!(texts[0], "");
     let text_at = |n: u64| texts[n as usize].as_str();
-    let packed = |bytes: &[u8]| {
-        let mut framed = vec![0x0a, bytes.len() as u8];
-        framed.extend_from_slice(bytes);
-        let mut values = Vec::new();
-        let mut value = 0_u64;
-        let mut shift = 0;
-        for byte in &framed[2..] {
-            value |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if *byte < 0x80 {
-                values.push(std::mem::take(&mut value));
-                shift = 0;
-            }
-        }
-        values
-    };
     let mut sums: BTreeMap<String, [u64; 3]> = BTreeMap::new();
     for (_, sample) in all.iter().filter(|(field, _)| *field == 2) {
         let mut values = Vec::new();
         let mut labels = BTreeMap::new();
         for (field, value) in fields(sample.as_ref().unwrap_err()) {
             match (field, value) {
-                (2, Err(bytes)) => values = packed(&bytes),
+                (2, Err(bytes)) => values = protobuf::packed(&bytes),
                 (3, Err(label)) => {
                     let label: BTreeMap<u64, u64> = fields(&label)
                         .into_iter()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use test_support::protobuf::{Field, fields};
 
 use super::*;
 
@@ -248,44 +249,18 @@ fn pprof_shows_the_time_of_an_imported_file_by_default() {
     assert_eq!(texts[usize::try_from(default).unwrap()], "wall");
 }
 
-/// The fields of a message: numbers, and the bytes of others.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
-    fn number(bytes: &mut &[u8]) -> u64 {
-        let mut value = 0;
-        for place in 0.. {
-            let (first, rest) = bytes.split_first().unwrap();
-            *bytes = rest;
-            value |= u64::from(first & 0x7f) << (7 * place);
-            if first & 0x80 == 0 {
-                break;
-            }
-        }
-        value
-    }
-    let mut all = Vec::new();
-    while !bytes.is_empty() {
-        let key = number(&mut bytes);
-        let value = number(&mut bytes);
-        let len = if key & 7 == 2 {
-            usize::try_from(value).unwrap()
-        } else {
-            0
-        };
-        let (content, rest) = bytes.split_at(len);
-        all.push((key >> 3, value, content));
-        bytes = rest;
-    }
-    all
-}
-
 fn all_texts(bytes: &[u8]) -> Vec<String> {
-    let texts = fields(bytes).into_iter().filter(|(field, ..)| *field == 6);
-    texts
-        .map(|(_, _, text)| String::from_utf8(text.to_vec()).unwrap())
-        .collect()
+    let texts = fields(bytes).into_iter().filter_map(|field| match field {
+        Field::Bytes(6, text) => Some(String::from_utf8(text.to_vec()).unwrap()),
+        _ => None,
+    });
+    texts.collect()
 }
 
 fn default_sample_type(bytes: &[u8]) -> u64 {
-    let all = fields(bytes);
-    all.iter().find(|(field, ..)| *field == 14).unwrap().1
+    let of_type = |field| match field {
+        Field::Number(14, value) => Some(value),
+        _ => None,
+    };
+    fields(bytes).into_iter().find_map(of_type).unwrap()
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::protobuf::{Field, fields};
+use test_support::protobuf::{Field, fields};
 
 /// The interned data that is known at a packet: the field of the table, and the entry's number.
 type Interned = HashSet<(u64, u64)>;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::protobuf::{Field, fields, packed};
+use test_support::protobuf::{Field, fields, packed};
 
 fn number(message: &[u8], field: u64) -> u64 {
     let has_number =

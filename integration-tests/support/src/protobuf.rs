@@ -1,15 +1,21 @@
 //! Reads protocol buffers according to their specification.
 //!
-//! Used by `pprof` and `perfetto`.
+//! Used by the tests of exports. A message that is not well-formed ends the test.
 
-/// A field: its number, and a number or bytes.
-pub(crate) enum Field<'b> {
+/// A field of a message, with the field's number.
+#[derive(Clone, Copy, Debug)]
+pub enum Field<'b> {
+    /// A number.
     Number(u64, u64),
+    /// A text, bytes, a message or a packed list.
     Bytes(u64, &'b [u8]),
 }
 
 /// The fields of a message. A number of eight bytes is a number, too.
-pub(crate) fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
+///
+/// # Panics
+/// If the message is not well-formed.
+pub fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let key = varint(&mut bytes);
@@ -46,7 +52,10 @@ fn varint(bytes: &mut &[u8]) -> u64 {
 }
 
 /// The numbers of a packed list.
-pub(crate) fn packed(mut bytes: &[u8]) -> Vec<u64> {
+///
+/// # Panics
+/// If the list is not well-formed.
+pub fn packed(mut bytes: &[u8]) -> Vec<u64> {
     let mut values = Vec::new();
     while !bytes.is_empty() {
         values.push(varint(&mut bytes));
