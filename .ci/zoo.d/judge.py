@@ -9,6 +9,8 @@ import re
 SHARE = 0.03
 # The same in milliseconds, for programs that use little.
 FLOOR_MS = 20.0
+# How much the sums of an export may differ from those of `info`.
+EXPORT_SHARE = 0.001
 # The least share of the hot function in the time of the profile.
 HOT_PERCENT = 20.0
 # The shell names the process when a signal has ended it.
@@ -91,6 +93,7 @@ class Verdict:
             self._each(rows, trial.account)
         if self.program.hot:
             self._hot(trial.info.get("samples", {}).get("top", []))
+        self._sums(trial.sums)
         for row in rows:
             if row.get("evicted") or sum(row.get("dropped", {}).values()):
                 self.notes.append(f"{row['name']}: evicted {row['evicted']}, dropped {row['dropped']}")
@@ -137,6 +140,12 @@ class Verdict:
         ]
         if wrong:
             self.gaps.append(f"{len(wrong)} processes with another time: {'; '.join(wrong[:4])}")
+
+    def _sums(self, sums):
+        """An export must have the time of `info`, but for the rounding of its lines."""
+        for by, (told, exported) in sums.items():
+            if abs(told - exported) > max(EXPORT_SHARE * told, 1.0):
+                self.gaps.append(f"an export has {exported:.1f} of {told:.1f} ms ({by})")
 
     def _hot(self, functions):
         percent = max(

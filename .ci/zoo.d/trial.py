@@ -14,6 +14,8 @@ import taskstats
 # The system's python can be executed by every user.
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 WITNESS = pathlib.Path(__file__).with_name("witness.py")
+# The name of samples without a stack in `profiler info`.
+NO_STACK = "(no stack)"
 # The least number of functions of the profile in which the hot one is looked for.
 FUNCTIONS = "60"
 # What a run has beyond the limit of its program: the profile is written, processes are ended.
@@ -39,6 +41,7 @@ class Trial:
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="zoo-", dir="/tmp"))
         self.place.chmod(0o755)
         self.info, self.account, self.said = None, None, ""
+        self.sums = {}
         self.error = ""
         try:
             self._run_both()
@@ -83,13 +86,25 @@ class Trial:
         if listener:
             self.account = listener.processes_below(self.recorded.report["pid"])
         if profile.exists():
-            done = subprocess.run(
-                [self.profiler, "info", "--json", "--top", FUNCTIONS, profile],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                check=False,
-            )
-            self.info = json.loads(done.stdout)
+            self.info = json.loads(self._told("info", "--json", "--top", FUNCTIONS, profile))
+            self.sums = {by: self._sums(profile, by) for by in ("cpu", "wall")}
+
+    def _told(self, *words):
+        """What the command prints."""
+        words = [self.profiler, *words]
+        return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+
+    def _sums(self, profile, by):
+        """The time of all functions in milliseconds, in `info` and in the lines of an export."""
+        samples = json.loads(self._told("info", "--json", "--no-names", "--by", by, "--top", "1000000", profile))
+        samples = samples.get("samples") or {"time": by, "top": []}
+        if samples["time"] != by:
+            return 0.0, 0.0
+        told = sum(row["self_ms"] for row in samples["top"] if row["function"] != NO_STACK)
+        lines = self._told("export", "--to", "folded", "--no-names", f"--{by}", "-o", "-", profile)
+        lines = (line.rsplit(" ", 1) for line in lines.decode(errors="replace").splitlines())
+        exported = sum(int(us) for stack, us in lines if not stack.endswith((";(idle)", ";(program)")))
+        return told, exported / 1000
 
     def _run(self, before):
         """Runs the script in a fresh copy of what the setup has left."""

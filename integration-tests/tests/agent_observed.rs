@@ -244,7 +244,23 @@ fn the_profile_states_how_much_of_the_time_is_in_samples() -> anyhow::Result<()>
     let file = place.path().join("out.json");
     let text = tools::run(&[Path::new("info"), &file])?.out;
     let sentence = "s of processor time that the observed processes used is in samples, ";
-    assert!(text.contains(sentence), "{text}");
+    assert!(
+        text.contains(sentence) && text.contains("in samples  verdict"),
+        "{text}"
+    );
+    let report = tools::run(&[Path::new("info"), Path::new("--json"), &file])?.out;
+    let report: Value = serde_json::from_str(&report)?;
+    let rows = report["processes"].as_array().context("no processes")?;
+    let spin = rows.iter().find(|row| row["name"] == "spin");
+    let observed = &spin.context("no row")?["observed"];
+    assert_eq!(
+        [
+            observed["used_us"].as_u64(),
+            observed["recorded_us"].as_u64()
+        ],
+        [Some(used), Some(in_samples)],
+        "the only process"
+    );
     let spin = place.path().join("spin");
     let spin = spin.to_str().context("a path")?;
     let gecko = place.record_with(&["--format", "gecko"], &[spin, "alone", "20"])?;

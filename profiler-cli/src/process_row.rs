@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use profiler_parent::EntryCounts;
 use profiler_parent::recover::{Life, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};
+use profiler_reader::ObservedTimeLog;
 use serde::Serialize;
 
 /// The row of one process.
@@ -34,6 +35,9 @@ pub(crate) struct Row {
     /// Its processor time in the samples of a profile, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_ms: Option<f64>,
+    /// How much of its processor time is in samples, if it was observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) observed: Option<ObservedTimeLog>,
     /// The process whose session records it, if that is another session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recorded_by_pid: Option<u64>,

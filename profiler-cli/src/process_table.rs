@@ -43,7 +43,12 @@ fn lines(rows: &[Row]) -> Vec<String> {
     let width = widths.max().unwrap_or(0).max("process".len());
     let with_bytes = rows.iter().any(|row| row.held_bytes.is_some());
     let with_time = rows.iter().any(|row| row.cpu_ms.is_some());
-    let further = [with_bytes.then_some("bytes"), with_time.then_some("cpu ms")];
+    let with_share = rows.iter().any(|row| row.observed.is_some());
+    let further = [
+        with_bytes.then_some("bytes"),
+        with_time.then_some("cpu ms"),
+        with_share.then_some("in samples"),
+    ];
     let heads = HEADS.into_iter().chain(further.into_iter().flatten());
     let head = format!("{:<width$}{}  verdict", "process", columns(heads));
     let line = |(row, name): &(&Row, String)| {
@@ -51,6 +56,9 @@ fn lines(rows: &[Row]) -> Vec<String> {
         if with_time {
             let time = row.cpu_ms.map(|ms| format!("{ms:.1}"));
             cells.push(time.unwrap_or_default());
+        }
+        if with_share {
+            cells.push(in_samples(row));
         }
         let cells = columns(cells.iter().map(String::as_str));
         format!("{name:<width$}{cells}  {}", plain(&verdict(row)))
@@ -97,6 +105,14 @@ fn cells(row: &Row) -> Vec<String> {
         .chain(&row.held_bytes)
         .map(u64::to_string)
         .collect()
+}
+
+/// The part of a process's processor time that is in samples, rounded down. Empty if it is not known.
+fn in_samples(row: &Row) -> String {
+    let known = row.observed.filter(|time| time.used_us > 0);
+    known.map_or_else(String::new, |time| {
+        format!("{} %", time.recorded_us.saturating_mul(100) / time.used_us)
+    })
 }
 
 /// The verdict on a process, with the times of its start and its end if another session records it.

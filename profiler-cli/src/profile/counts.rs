@@ -152,6 +152,7 @@ fn row_of_log(log: GatheredProcess) -> Row {
         dropped: log.dropped,
         unfinished: log.unfinished,
         verdict: log.verdict,
+        observed: log.observed,
         ..Row::default()
     }
 }

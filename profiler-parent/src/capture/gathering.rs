@@ -434,6 +434,7 @@ fn finish(
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
     for (key, child) in &mut children {
         child.lived.ended = sources.processes.death_of(*key);
+        child.time = sources.processes.time_of(*key);
     }
     let unrecorded = parent.settled(&ProcessSummary::default(), parent.own_verdict());
     let all = std::iter::once(&unrecorded).chain(children.iter().map(|(_, child)| child));

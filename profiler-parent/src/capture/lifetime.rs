@@ -60,6 +60,7 @@ mod tests {
                 began: Some(Timestamp::from_raw(10)),
                 ended: ended.map(Timestamp::from_raw),
             },
+            time: None,
             series: None,
         };
         let marker = incomplete(&process, Timestamp::from_raw(99));

@@ -140,11 +140,7 @@ impl GatheringLog {
             out.end_array();
         }
         if let Some(time) = self.observed {
-            out.entry_object("observed", |out| {
-                out.entry_u64("usedUs", time.used_ns / 1000);
-                out.entry_u64("recordedUs", time.recorded_ns / 1000);
-                out.entry_u64("sampledUs", time.sampled_ns / 1000);
-            });
+            write_time(time, out);
         }
         out.entry_millis_ns("profileGatheringLogEnd_TSms", ns(Timestamp::now()));
         out.end_object();
@@ -183,6 +179,9 @@ fn write_process<W: Write>(
     out.entry_u64("threads", u64::from(process.threads));
     out.entry_millis_ns("writing_ms", i64::try_from(process.writing.as_nanos()).ok());
     write_counts(&process.counts, out);
+    if let Some(time) = process.time {
+        write_time(time, out);
+    }
     if let Some(series) = &process.series {
         out.entry_object("series", |out| {
             out.entry_str("number", &series.number);
@@ -211,6 +210,15 @@ fn write_pushed<W: Write>(row: &DestinationRow, out: &mut JsonWriter<W>) {
     out.entry_u64("missedEntries", sum.missed_entries);
     out.entry_u64("failedCaptures", sum.failed_captures);
     out.end_object();
+}
+
+/// Writes the key `observed`: how much processor time was used, and how much of it is in samples.
+fn write_time<W: Write>(time: ObservedTime, out: &mut JsonWriter<W>) {
+    out.entry_object("observed", |out| {
+        out.entry_u64("usedUs", time.used_ns / 1000);
+        out.entry_u64("recordedUs", time.recorded_ns / 1000);
+        out.entry_u64("sampledUs", time.sampled_ns / 1000);
+    });
 }
 
 fn write_counts<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {

@@ -39,7 +39,7 @@ use profiler_gecko::model::SlowRunMarker;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
-use crate::process_table::ProcessTable;
+use crate::process_table::{ObservedTime, ProcessTable};
 use crate::processed::TickDetail;
 #[doc(inline)]
 pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
@@ -208,6 +208,8 @@ pub struct CapturedProcess {
     pub writing: Duration,
     /// When it has lived, as far as that is known.
     pub(crate) lived: Lifetime,
+    /// Its processor time, if it is observed.
+    pub(crate) time: Option<ObservedTime>,
     /// Its entries in earlier profiles, if the profile continues a series.
     pub series: Option<series::ProcessInSeries>,
 }

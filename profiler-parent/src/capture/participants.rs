@@ -159,6 +159,7 @@ impl Participant {
                 began: self.began,
                 ended: None,
             },
+            time: None,
             series: None,
         }
     }
@@ -222,6 +223,7 @@ fn unlisted(name: String, counts: EntryCounts, why: Why) -> CapturedProcess {
         verdict: Verdict::Missing { why },
         writing: Duration::ZERO,
         lived: Lifetime::default(),
+        time: None,
         series: None,
     }
 }

@@ -40,6 +40,7 @@ impl Settled<'_> {
     fn row(&self, table: &ProcessTable, summary: &ProcessSummary) -> CapturedProcess {
         let mut row = self.participant.settled(summary, self.verdict.clone());
         row.lived.ended = table.death_of(self.participant.key);
+        row.time = table.time_of(self.participant.key);
         row
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct LiveProcessRow {
     pub(super) resident_bytes: Option<u64>,
     /// Processor time in percent of one processor.
     pub(super) cpu_pct: Option<f64>,
+    /// The part of its processor time so far that is in samples, in percent, if it is observed.
+    pub(super) in_samples_pct: Option<f64>,
     /// Recorded entries, and their number per second.
     pub(super) recorded: u64,
     pub(super) rate: Option<f64>,
@@ -234,6 +236,7 @@ impl ProcessHistory {
             excess_bytes: *excess_bytes,
             resident_bytes: known.usage.map(|(_, usage)| usage.resident_bytes),
             cpu_pct: known.cpu_pct,
+            in_samples_pct: one.time.and_then(|time| time.recorded_pct()),
             recorded: counts.recorded(),
             rate: known.rate,
             evicted: counts.evicted,
@@ -321,6 +324,7 @@ mod tests {
             excess_bytes: 0,
             resident_bytes: None,
             cpu_pct: None,
+            in_samples_pct: None,
             recorded: 0,
             rate: None,
             evicted: 0,

@@ -14,6 +14,8 @@ use profiler_sys::OwnFile;
 
 #[cfg(feature = "live")]
 use super::ProcessReport;
+#[cfg(feature = "live")]
+use super::observed_time::ObservedTime;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::gather::verdict::Why;
 use crate::generated_code::ProcessFiles;
@@ -72,6 +74,8 @@ pub(crate) struct ProcessForLivePage {
     pub(crate) remains: Remains,
     /// How its recording has ended, if it has.
     pub(crate) end: Option<String>,
+    /// Its processor time, if it is observed.
+    pub(crate) time: Option<ObservedTime>,
 }
 
 impl ProcessForCapture {
@@ -128,6 +132,7 @@ impl ProcessForLivePage {
             report: process.report(),
             remains: process.remains.clone(),
             end,
+            time: process.time,
         }
     }
 

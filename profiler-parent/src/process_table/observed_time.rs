@@ -1,12 +1,15 @@
 //! How much of the processor time of the observed processes is in samples, and in samples with
 //! stacks.
 //!
-//! Part of the [`ProcessTable`]. The reader of observed programs adds it up, and captures write it
-//! into the profile's log and its `meta`.
+//! Part of the [`ProcessTable`]. The reader of observed programs notes the time of each process, and
+//! adds it up. Captures write both into the profile's log, and the sum into its `meta`; the live page
+//! shows both.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use profiler_core::ids::PoolId;
 
 use super::ProcessTable;
 
@@ -22,6 +25,13 @@ pub(crate) struct ObservedTime {
 }
 
 impl ObservedTime {
+    /// The part of the time that is in samples, in percent. `None` without time.
+    #[cfg(feature = "live")]
+    #[allow(clippy::cast_precision_loss)] // shown with two digits
+    pub(crate) fn recorded_pct(&self) -> Option<f64> {
+        (self.used_ns > 0).then(|| self.recorded_ns as f64 * 100.0 / self.used_ns as f64)
+    }
+
     /// The sum of both.
     #[cfg(observing)]
     pub(crate) const fn plus(self, other: Self) -> Self {
@@ -39,6 +49,22 @@ impl ProcessTable {
     pub(crate) fn set_observed_time(&self, time: ObservedTime) {
         let noted = self.observed_time.lock();
         *noted.unwrap_or_else(PoisonError::into_inner) = Some(time);
+    }
+
+    /// Notes the times of some observed processes up to now.
+    #[cfg(observing)]
+    pub(crate) fn set_times(&self, times: impl Iterator<Item = (PoolId, ObservedTime)>) {
+        let mut all = self.lock();
+        for (key, time) in times {
+            if let Some(process) = all.get_mut(&key) {
+                process.time = Some(time);
+            }
+        }
+    }
+
+    /// The processor time of an observed process at the latest reading.
+    pub(crate) fn time_of(&self, key: PoolId) -> Option<ObservedTime> {
+        self.lock().get(&key).and_then(|process| process.time)
     }
 
     /// Notes the number of files of observed programs that are not read yet.

@@ -13,6 +13,7 @@ use profiler_core::internal::reader::groups::PoolGroups;
 use profiler_core::time::Timestamp;
 
 use super::Remains;
+use super::observed_time::ObservedTime;
 use super::report::ProcessState;
 use crate::controller::ProcessFigures;
 use crate::gather::panic_evidence::PanicEvidence;
@@ -86,6 +87,8 @@ pub(crate) struct TrackedProcess {
     pub(super) panics: PanicEvidence,
     /// The memory of the file into which an observed program writes, in bytes.
     pub(super) ring_bytes: u64,
+    /// Its processor time, if it is observed, at the latest reading.
+    pub(super) time: Option<ObservedTime>,
 }
 
 /// When a process gets its pool.
@@ -138,6 +141,7 @@ impl TrackedProcess {
             has_closed_its_pool: false,
             panics: PanicEvidence::default(),
             ring_bytes: 0,
+            time: None,
         }
     }
 

@@ -304,6 +304,7 @@ pub(super) fn settled(
         verdict,
         writing: Duration::from_nanos(summary.writing_ns),
         lived: Lifetime::default(),
+        time: None,
         series: None,
     }
 }

@@ -76,7 +76,7 @@ pub struct GatheringLog {
     pub observed: Option<ObservedTimeLog>,
 }
 
-/// The processor time of all processes that were observed from outside.
+/// The processor time of processes that were observed from outside.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all(deserialize = "camelCase"), default)]
 pub struct ObservedTimeLog {
@@ -147,6 +147,9 @@ pub struct GatheredProcess {
     pub verdict: String,
     /// Threads in the profile.
     pub threads: u64,
+    /// Its processor time, if it was observed from outside.
+    #[serde(default)]
+    pub observed: Option<ObservedTimeLog>,
     /// All entries.
     pub recorded: u64,
     /// Entries in the profile.

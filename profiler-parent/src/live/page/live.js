@@ -298,7 +298,10 @@ function showProcesses(table) {
       },
       { text: String(row.pid) },
       { className: `text state${isWell(row) ? "" : " bad"}`, title: row.state, text: row.state },
-      { text: row.cpu_pct === null ? "" : `${digits(row.cpu_pct)} %` },
+      {
+        title: row.in_samples_pct === null ? "" : `${Math.floor(row.in_samples_pct)} % of its processor time is in samples`,
+        text: row.cpu_pct === null ? "" : `${digits(row.cpu_pct)} %`,
+      },
       { text: bytes(row.resident_bytes) },
       {
         className: row.excess_bytes ? "bad" : "share", part: row.allowance ? Math.min(100, (100 * row.held_bytes) / row.allowance) : 0,

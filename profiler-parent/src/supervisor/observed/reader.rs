@@ -53,6 +53,8 @@ const LOOKS: u32 = 3;
 /// A program that has used less processor time than this before its own recorder begins, or a forked
 /// child that has before it executes another program, is no process of its own in the profile.
 const SHORT_NS: u64 = 20_000_000;
+/// How often the process table gets the times of all programs, for the live page.
+const TELLING: Duration = Duration::from_secs(1);
 
 /// Reads the files of observed programs.
 #[derive(Debug)]
@@ -95,6 +97,8 @@ pub(super) struct ObservedReader {
     turns: Turns,
     /// When the next pass is made.
     next_pass: Instant,
+    /// When the process table last got the times of all programs.
+    told_times: Instant,
 }
 
 impl ObservedReader {
@@ -130,6 +134,7 @@ impl ObservedReader {
             progress,
             turns: Turns::default(),
             next_pass: now() + PAUSE,
+            told_times: now(),
         }
     }
 
@@ -153,6 +158,9 @@ impl ObservedReader {
             }
             self.meet_all();
             self.send_updates();
+            if self.told_times.elapsed() >= TELLING {
+                self.tell_times(false);
+            }
         }
     }
 
@@ -166,6 +174,7 @@ impl ObservedReader {
             self.pass(true);
             self.record_waits();
             self.tell_time();
+            self.tell_times(true);
             for met in meetings {
                 let _ = met.try_send(unmet);
             }
@@ -179,10 +188,19 @@ impl ObservedReader {
 
     /// Notes in the process table how much of the processor time of all programs is in samples.
     fn tell_time(&self) {
-        let running = self.programs.values();
-        let running = running.map(|reading| reading.program.time(reading.clock.cpu_ns()));
+        let running = self.programs.values().map(Reading::time);
         let all = running.fold(self.time_of_ended, ObservedTime::plus);
         self.context.processes.set_observed_time(all);
+    }
+
+    /// Notes in the process table how much of the processor time of each program is in samples: of
+    /// all programs, or of those that have run lately.
+    fn tell_times(&mut self, of_all: bool) {
+        let told = |reading: &&Reading| of_all || reading.turn.has_run_lately();
+        let told = self.programs.iter().filter(|(_, reading)| told(reading));
+        let times = told.map(|(key, reading)| (*key, reading.time()));
+        self.context.processes.set_times(times);
+        self.told_times = now();
     }
 
     /// Begins to read all new files, also those of programs that have just begun.
@@ -472,6 +490,8 @@ impl ObservedReader {
             self.time_of_ended = self.time_of_ended.plus(time);
         }
         self.tell_time();
+        let own = std::iter::once((key, time));
+        self.context.processes.set_times(own);
         self.context.processes.set_ring_bytes(key, 0);
         self.supervisor
             .send(SupervisorEvent::Observed(ObservedEvent::Ended {

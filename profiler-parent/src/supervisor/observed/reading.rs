@@ -7,6 +7,7 @@ use profiler_core::internal::observed::{LookBudget, ObservedClock, ObservedFiles
 
 use super::program::ObservedProgram;
 use super::turns::Turn;
+use crate::process_table::ObservedTime;
 
 /// A program whose clock does not change is read once in this number of its turns: the file may be of
 /// another process than the one that is taken for it.
@@ -21,6 +22,11 @@ pub(super) struct Reading {
 }
 
 impl Reading {
+    /// The processor time of the program so far.
+    pub(super) fn time(&self) -> ObservedTime {
+        self.program.time(self.clock.cpu_ns())
+    }
+
     /// Whether the program is to be read: a thread of it has run, or it was not read for long.
     pub(super) fn is_due(&mut self) -> bool {
         let has_run = self.clock.has_run();

@@ -35,6 +35,13 @@ pub(super) struct Turn {
     number: u64,
 }
 
+impl Turn {
+    /// Whether the program has run within about a second. The program itself is not touched.
+    pub(super) const fn has_run_lately(&self) -> bool {
+        self.quiet < 2 * IDLE_AFTER
+    }
+}
+
 /// The turns of all programs.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
