@@ -62,7 +62,12 @@ fn random_thread(stacks: usize) -> impl Strategy<Value = (Weights, Vec<Sample>)>
         prop::option::weighted(0.8, ns.clone()),
         prop_oneof![Just(0), ns],
     );
-    (weights, prop::collection::vec(sample, 1..60))
+    // Without any processor time, a thread has only wall time in exports.
+    let samples = prop::collection::vec(sample, 1..60).prop_map(|mut samples: Vec<Sample>| {
+        samples[0].2.get_or_insert(0);
+        samples
+    });
+    (weights, samples)
 }
 
 fn random_profile() -> impl Strategy<Value = RandomProfile> {

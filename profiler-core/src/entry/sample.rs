@@ -6,7 +6,8 @@
 //! ```text
 //! sample      word 0  bits 0…15  frames shared with the thread's previous sample, outermost first
 //!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed,
-//!                     4 the thread waits there until its next sample, 8 it waited there
+//!                     4 the thread waits there until its next sample, 8 it waited there,
+//!                     16 it stands for the time since the thread's previous sample
 //!                     bits 24…55 further ticks that it stands for
 //!             word 1  processor time since the thread's previous sample, ns; all ones: unknown
 //!             word 2… stack: the frames that are not shared, see `stack`
@@ -30,6 +31,7 @@ const CUT: u64 = 1 << 16;
 const FAILED: u64 = 1 << 17;
 const WAITS: u64 = 1 << 18;
 const WAITED: u64 = 1 << 19;
+const SINCE_PREVIOUS: u64 = 1 << 20;
 const NOT_MEASURED: u64 = u64::MAX;
 const TICKS_SHIFT: u32 = 24;
 
@@ -54,6 +56,9 @@ pub struct SampleEntry<'a> {
     /// The number of ticks that this sample stands for; the thread did the same at each of them.
     /// The last tick is the sample's own. At least 1.
     pub ticks: u64,
+    /// Whether the sample stands for the time since the thread's previous sample instead, as those
+    /// of a program's own sampler do.
+    pub since_previous: bool,
     shared: u16,
     own: Stack<'a>,
 }
@@ -76,6 +81,7 @@ impl<'a> SampleEntry<'a> {
             failed: head & FAILED != 0,
             waits: head & WAITS != 0,
             waited: head & WAITED != 0,
+            since_previous: head & SINCE_PREVIOUS != 0,
             ticks: 1 + ((head >> TICKS_SHIFT) & u64::from(u32::MAX)),
             shared: u16::try_from(head & 0xffff).unwrap_or(0),
             own,
@@ -108,6 +114,7 @@ pub(crate) struct SampleHead {
     pub(crate) failed: bool,
     pub(crate) waits: bool,
     pub(crate) waited: bool,
+    pub(crate) since_previous: bool,
     /// The number of ticks that it stands for besides its own.
     pub(crate) more_ticks: u32,
 }
@@ -125,7 +132,8 @@ pub(crate) fn write_sample(
     let flags = flag(head.cut, CUT)
         | flag(head.failed, FAILED)
         | flag(head.waits, WAITS)
-        | flag(head.waited, WAITED);
+        | flag(head.waited, WAITED)
+        | flag(head.since_previous, SINCE_PREVIOUS);
     let first =
         (shared.min(MAX_FRAMES) as u64) | flags | (u64::from(head.more_ticks) << TICKS_SHIFT);
     words[..8].copy_from_slice(&first.to_ne_bytes());
@@ -276,9 +284,11 @@ mod tests {
             waits: true,
             waited: true,
             more_ticks: u32::MAX,
+            since_previous: true,
         };
         let bytes = body(0, &[], head);
         let sample = SampleEntry::decode(Timestamp::from_raw(5), None, &bytes).unwrap();
+        assert!(sample.since_previous);
         assert_eq!(
             (sample.cpu_ns, sample.cut, sample.failed),
             (Some(12), true, true)

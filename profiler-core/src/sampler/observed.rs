@@ -312,10 +312,7 @@ impl ObservedProcess {
         let walked = walk(&self.snapshot, &mut files.cache, to_walk, &mut files.frames);
         self.code.close();
         self.has_met_unknown |= walked.unknown.is_some();
-        let span = SampleSpan {
-            ticks: stack.ticks,
-            ..SampleSpan::TICK
-        };
+        let span = SampleSpan::run(stack.ticks);
         self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked)
     }
 
@@ -386,9 +383,8 @@ impl ObservedProcess {
         goes_on: bool,
     ) -> bool {
         let span = SampleSpan {
-            ticks,
-            waited: true,
             waits: goes_on,
+            ..SampleSpan::wait(ticks)
         };
         let at = (until, Some(0));
         self.samples

@@ -237,9 +237,8 @@ impl SampleRecorder {
     ) {
         let cpu_ns = self.measures_cpu.then_some(0);
         let span = SampleSpan {
-            ticks,
-            waited: true,
             waits: goes_on,
+            ..SampleSpan::wait(ticks)
         };
         if self.writer.repeat_for(thread, until, cpu_ns, span) {
             count(&self.shared.counts.repeated, 1);

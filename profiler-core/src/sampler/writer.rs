@@ -63,6 +63,8 @@ pub(crate) struct SampleSpan {
     pub(crate) waited: bool,
     /// Whether the thread waits there until its next sample.
     pub(crate) waits: bool,
+    /// Whether it stands for the time since the thread's previous sample instead of ticks.
+    pub(crate) since_previous: bool,
 }
 
 impl SampleSpan {
@@ -71,6 +73,13 @@ impl SampleSpan {
         ticks: 1,
         waited: false,
         waits: false,
+        since_previous: false,
+    };
+
+    /// A sample that stands for the time since the thread's previous sample.
+    const SINCE_PREVIOUS: Self = Self {
+        since_previous: true,
+        ..Self::TICK
     };
 
     /// A sample of so many ticks in which the thread ran.
@@ -89,6 +98,7 @@ impl SampleSpan {
             ticks,
             waited: true,
             waits: true,
+            ..Self::TICK
         }
     }
 
@@ -137,9 +147,10 @@ impl SampleWriter {
         }
     }
 
-    /// Records a sample; false if it was dropped, which is counted.
+    /// Records a sample, which stands for the time since the thread's previous one; false if it was
+    /// dropped, which is counted.
     pub fn sample(&mut self, thread: ThreadId, sample: &Sample<'_>) -> bool {
-        self.sample_for(thread, sample, SampleSpan::TICK)
+        self.sample_for(thread, sample, SampleSpan::SINCE_PREVIOUS)
     }
 
     /// Like [`Self::sample`], for a sample that stands for `span`.
@@ -171,6 +182,7 @@ impl SampleWriter {
             failed: sample.failed,
             waits: span.waits,
             waited: span.waited,
+            since_previous: span.since_previous,
             more_ticks: span.more_ticks(),
         };
         let last = self.threads.entry(thread).or_default();
@@ -202,7 +214,7 @@ impl SampleWriter {
     /// Records that a thread still has the stack of its last sample, with the processor time used
     /// since.
     pub fn repeat(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: Option<u64>) -> bool {
-        self.repeat_for(thread, at, cpu_ns, SampleSpan::TICK)
+        self.repeat_for(thread, at, cpu_ns, SampleSpan::SINCE_PREVIOUS)
     }
 
     /// Like [`Self::repeat`], for a sample that stands for `span`.
@@ -233,6 +245,7 @@ impl SampleWriter {
             failed: last.failed,
             waits: span.waits,
             waited: span.waited,
+            since_previous: span.since_previous,
             more_ticks: span.more_ticks(),
         };
         let written = self

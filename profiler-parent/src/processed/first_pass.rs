@@ -195,11 +195,27 @@ pub(super) struct FirstPassTerms<'a> {
     pub(super) categories: &'a [CategoryRow],
     /// Time between two ticks of the sampler, in timestamps; 0 if it is not known.
     pub(super) tick: u64,
+    /// The same in nanoseconds.
+    pub(super) interval_ns: u64,
     /// The end of the process, or of the recording.
     pub(super) end: Timestamp,
     /// The seconds of which only some values of counters are kept, without overhead; `None` to keep
     /// everything.
     pub(super) downsampling: Option<WallSeconds>,
+}
+
+impl FirstPassTerms<'_> {
+    /// The weight of a sample that stands for this number of ticks: nanoseconds, or the number if the
+    /// interval is not known.
+    fn weight_of_ticks(&self, ticks: u64) -> u64 {
+        ticks.saturating_mul(self.interval_ns.max(1))
+    }
+
+    /// The weight of a sample that stands for a time, in timestamps.
+    fn weight_of_time(&self, time: u64) -> u64 {
+        let ns = u128::from(time) * u128::from(self.interval_ns) / u128::from(self.tick.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
 }
 
 /// Runs the first pass over a pool and its `snapshot`.
@@ -297,7 +313,8 @@ fn end_open_waits(
         if ticks > 0 {
             let (at, ticks) = terms.window.clip(end, ticks, terms.tick);
             let cpu = u64::from(thread.has_cpu);
-            let row = [at.raw(), cpu, u64::from(wait.node), ticks];
+            let weight = terms.weight_of_ticks(ticks);
+            let row = [at.raw(), cpu, u64::from(wait.node), weight];
             thread.push_sample(row, terms.window, &mut shared.rows)?;
             thread.open_wait.ticks = u32::try_from(all).unwrap_or(u32::MAX);
         }
@@ -459,8 +476,13 @@ impl Pass<'_, '_> {
             return Ok(false);
         };
         let ticks = thread.open_wait.new_ticks(sample, ticks);
+        let previous = thread.previous_sample().filter(|_| sample.since_previous);
+        let weight = previous.map_or_else(
+            || self.terms.weight_of_ticks(ticks),
+            |previous| self.terms.weight_of_time(at.since(previous)),
+        );
         thread.busy_samples += u32::from(node.is_some() && !sample.is_idle());
-        let row = [at.raw(), cpu, plus_one(node), ticks];
+        let row = [at.raw(), cpu, plus_one(node), weight];
         thread.push_sample(row, window, &mut self.shared.rows)?;
         self.note_wait(owner, sample, node, stack);
         Ok(true)

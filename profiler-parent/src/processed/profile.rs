@@ -153,6 +153,7 @@ impl<'a> ProcessedProfile<'a> {
             window: self.window,
             categories: &self.spec.categories,
             tick,
+            interval_ns,
             end: ended.unwrap_or(self.spec.later.ticks),
             downsampling: self.downsampling(&converter),
         };

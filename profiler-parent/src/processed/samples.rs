@@ -67,15 +67,13 @@ impl Ledger<'_> {
     /// imported ones, whose samples stand for the time after them. If the interval is not known, the
     /// weight is a number of intervals.
     fn weights<W: Write>(&self, samples: &Rows<4>, out: &mut JsonWriter<W>) -> io::Result<()> {
-        let interval_ns = self.process.interval_ns();
-        if interval_ns <= 0 {
+        if self.process.interval_ns() <= 0 {
             samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?;
             out.entry_str("weightType", "samples");
             return Ok(());
         }
-        samples.write_column(self.rows, "weight", out, |[.., ticks], out| {
-            let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
-            out.millis_ns(ticks.saturating_mul(interval_ns));
+        samples.write_column(self.rows, "weight", out, |[.., weight], out| {
+            out.millis_ns(i64::try_from(weight).unwrap_or(i64::MAX));
         })?;
         out.entry_str("weightType", "tracing-ms");
         out.entry_bool("weightsAreTimeBefore", true);

@@ -20,8 +20,9 @@ use super::window::Window;
 /// The entries of one thread.
 #[derive(Debug, Default)]
 pub(super) struct SortedThread {
-    /// Rows of time, processor time plus one (0: not measured), node plus one (0: none), and number
-    /// of ticks that the sample stands for.
+    /// Rows of time, processor time plus one (0: not measured), node plus one (0: none), and weight:
+    /// the time that the sample stands for in nanoseconds, or a number of ticks if the interval is
+    /// not known.
     pub(super) samples: Rows<4>,
     /// Rows of time, bytes, address, and node plus one.
     pub(super) allocations: Rows<4>,
@@ -84,10 +85,19 @@ impl SortedThread {
             .map_or(Timestamp::ZERO, |border| border.at))
     }
 
-    /// Adds a row that stands for this number of ticks.
+    /// When the thread's latest sample was taken, in this profile or in earlier ones of the series.
+    pub(super) fn previous_sample(&self) -> Option<Timestamp> {
+        if self.samples.is_empty() {
+            self.border.as_ref().map(|border| border.at)
+        } else {
+            Some(Timestamp::from_raw(self.samples.last_time()))
+        }
+    }
+
+    /// Adds a row with this weight.
     pub(super) fn push_sample(
         &mut self,
-        [at, cpu, node, ticks]: [u64; 4],
+        [at, cpu, node, weight]: [u64; 4],
         window: Window,
         rows: &mut RowStore,
     ) -> io::Result<()> {
@@ -97,7 +107,7 @@ impl SortedThread {
         }
         let at = Timestamp::from_raw(at).max(least);
         self.has_cpu = cpu > 0;
-        self.samples.push(rows, [at.raw(), cpu, node, ticks])
+        self.samples.push(rows, [at.raw(), cpu, node, weight])
     }
 
     /// The last row in the profiles of the series that ends with this one.

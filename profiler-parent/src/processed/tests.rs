@@ -138,6 +138,7 @@ impl Forged {
                 window: Window::default(),
                 categories: &[],
                 tick: 0,
+                interval_ns: 0,
                 end: profiler_core::time::Timestamp::ZERO,
                 downsampling: None,
             },
@@ -233,6 +234,7 @@ fn a_chunk_with_markers_of_many_threads_is_read_at_most_twice() {
         window: Window::default(),
         categories: &[],
         tick: 0,
+        interval_ns: 0,
         end: profiler_core::time::Timestamp::ZERO,
         downsampling: None,
     };

@@ -61,6 +61,7 @@ fn add_profile(earlier: &EarlierEntries, end: u64, sums: &mut [Sums; 2]) -> Earl
         window: Window::default(),
         categories: &[],
         tick: TICK,
+        interval_ns: 0,
         end: Timestamp::from_raw(end),
         downsampling: None,
     };
@@ -121,6 +122,7 @@ fn a_thread_that_found_no_room_in_a_profile_goes_on_where_it_was() {
             window: Window::default(),
             categories: &[],
             tick: TICK,
+            interval_ns: 0,
             end: Timestamp::from_raw(900),
             downsampling: None,
         };
