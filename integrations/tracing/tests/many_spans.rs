@@ -91,10 +91,12 @@ fn a_million_spans_of_eight_threads_in_four_processes_are_all_there_or_counted()
     let lost: u64 = counts
         .map(|counts| counts.evicted + counts.dropped.total())
         .sum();
-    assert_eq!(
-        2 * intervals + starts + ends + lost,
-        2 * spans,
-        "{lost} entries are lost"
+    // Lost entries may be others than those of spans, such as samples.
+    let there = 2 * intervals + starts + ends;
+    assert!(
+        there <= 2 * spans && there + lost >= 2 * spans,
+        "{there} of {}, {lost} are lost",
+        2 * spans
     );
     assert!(starts + ends <= lost, "the others are complete");
 }

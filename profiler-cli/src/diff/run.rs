@@ -215,14 +215,13 @@ impl Collected {
     }
 
     fn into_run(mut self, file: &Path, mut survey: Survey) -> Run {
-        let units = Units::of(&survey.meta);
         let mut processes: BTreeMap<String, ProcessRun> = BTreeMap::new();
         let mut names = ProcessNames::default();
         let heads = std::mem::take(&mut self.heads);
         for (name, mut process) in std::mem::take(&mut self.processes) {
             names.add(&name, &process.ids);
             process.functions.finish(&survey.tables);
-            processes.insert(name, process.into_run(units));
+            processes.insert(name, process.into_run());
         }
         for counter in &survey.counters {
             let name = names.find(counter).filter(|_| counter.category == MEMORY);
@@ -254,15 +253,15 @@ impl Collected {
 }
 
 impl ProcessesOfName {
-    fn into_run(mut self, units: Units) -> ProcessRun {
-        let tree = self.tree(units);
+    fn into_run(mut self) -> ProcessRun {
+        let tree = self.tree();
         for spans in std::mem::take(&mut self.spans).into_values() {
             self.markers.add_ends(spans);
         }
         let all = self.functions.all().iter();
-        let all = all.map(|cost| units.times(*cost)).collect();
+        let all = all.map(|cost| Times::from(*cost)).collect();
         let functions = self.functions.into_costs().map(|(function, costs)| {
-            let times = costs.into_iter().map(|costs| units.function(costs));
+            let times = costs.into_iter().map(FunctionTimes::from);
             (function.name, times.collect())
         });
         ProcessRun {
@@ -275,39 +274,28 @@ impl ProcessesOfName {
         }
     }
 
-    fn tree(&mut self, units: Units) -> RunTree {
+    fn tree(&mut self) -> RunTree {
         let (tree, functions) = self.functions.take_tree();
         let mut calls = CallTree::default();
-        calls.merge(&tree, |function| function, |cost| units.times(cost));
+        calls.merge(&tree, |function| function, Times::from);
         RunTree { calls, functions }
     }
 }
 
-/// Converts the costs of a profile to milliseconds.
-#[derive(Clone, Copy, Debug)]
-struct Units {
-    /// Milliseconds in a unit of processor time; 0 if it is not a unit of time.
-    cpu_ms: f64,
-}
-
-impl Units {
-    fn of(meta: &Meta) -> Self {
+impl From<Cost> for Times {
+    fn from(cost: Cost) -> Self {
         Self {
-            cpu_ms: meta.cpu_unit_ns().map_or(0.0, |ns| ns / 1e6),
-        }
-    }
-
-    fn times(self, cost: Cost) -> Times {
-        Times {
-            cpu: cost.cpu * self.cpu_ms,
+            cpu: cost.cpu_ms,
             wall: cost.wall_ms,
         }
     }
+}
 
-    fn function(self, costs: Costs) -> FunctionTimes {
-        FunctionTimes {
-            own: self.times(costs.own),
-            total: self.times(costs.total),
+impl From<Costs> for FunctionTimes {
+    fn from(costs: Costs) -> Self {
+        Self {
+            own: costs.own.into(),
+            total: costs.total.into(),
         }
     }
 }

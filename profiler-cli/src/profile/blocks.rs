@@ -129,7 +129,7 @@ mod tests {
         let timed = Cost {
             samples: 1.0,
             wall_ms: 30.0,
-            cpu: 0.0,
+            cpu_ms: 0.0,
         };
         near(parts_from(15.0, 15.0, timed), [5.0, 5.0, 10.0, 10.0]);
     }

@@ -6,8 +6,7 @@ use std::ops::{AddAssign, Mul};
 
 use profiler_reader::{RawThread, WeightType};
 
-/// Columns of the samples.
-const CPU: usize = 3;
+/// The column of weights.
 const WEIGHT: usize = 4;
 
 /// The cost of samples.
@@ -17,33 +16,20 @@ pub(crate) struct Cost {
     pub(crate) samples: f64,
     /// The time that they stand for, whether their threads ran or waited, in milliseconds.
     pub(crate) wall_ms: f64,
-    /// Processor time, in the profile's unit.
-    pub(crate) cpu: f64,
+    /// The time that their threads ran, in milliseconds; 0 if processor times were not measured.
+    pub(crate) cpu_ms: f64,
 }
 
 impl Cost {
-    /// The cost of a sample that stands for this time. The processor time of a thread's first sample
-    /// counts only with `knows_first_cpu`.
-    pub(super) fn of_sample(
-        thread: &RawThread,
-        row: usize,
-        wall_ns: i64,
-        knows_first_cpu: bool,
-    ) -> Self {
+    /// The cost of a sample that stands for `wall_ns`, of which the thread ran for `busy_ns`.
+    pub(super) fn of_sample(thread: &RawThread, row: usize, wall_ns: i64, busy_ns: u64) -> Self {
         let weight = thread.samples.number(WEIGHT, row);
         let counts = thread.samples.1 == WeightType::Samples && weight.is_finite();
         Self {
             samples: if counts { weight } else { 1.0 },
             wall_ms: wall_ns as f64 / 1e6,
-            cpu: Self::cpu_of_sample(thread, row, knows_first_cpu),
+            cpu_ms: busy_ns as f64 / 1e6,
         }
-    }
-
-    /// The processor time of a sample, see [`Self::of_sample`].
-    pub(super) fn cpu_of_sample(thread: &RawThread, row: usize, knows_first_cpu: bool) -> f64 {
-        let cpu = thread.samples.number(CPU, row);
-        let counts = (row > 0 || knows_first_cpu) && cpu.is_finite() && cpu > 0.0;
-        if counts { cpu } else { 0.0 }
     }
 }
 
@@ -51,7 +37,7 @@ impl AddAssign for Cost {
     fn add_assign(&mut self, other: Self) {
         self.samples += other.samples;
         self.wall_ms += other.wall_ms;
-        self.cpu += other.cpu;
+        self.cpu_ms += other.cpu_ms;
     }
 }
 
@@ -62,7 +48,7 @@ impl Mul<f64> for Cost {
         Self {
             samples: self.samples * factor,
             wall_ms: self.wall_ms * factor,
-            cpu: self.cpu * factor,
+            cpu_ms: self.cpu_ms * factor,
         }
     }
 }

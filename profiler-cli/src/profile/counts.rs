@@ -13,7 +13,6 @@ use profiler_reader::{
     Thread, system_pid,
 };
 
-use super::cost::Cost;
 use crate::process_row::Row;
 use crate::remarks::Remark;
 
@@ -32,8 +31,9 @@ pub(crate) struct Head {
 impl Head {
     /// The data of a thread in the profile that `meta` describes.
     pub(crate) fn of(thread: &Thread<'_>, meta: &Meta) -> Self {
-        let cpu = |row| Cost::cpu_of_sample(thread.raw, row, meta.knows_first_cpu());
-        let used = || (0..thread.nodes.len()).fold(0.0, |sum, row| sum + cpu(row));
+        let first = usize::from(!meta.knows_first_cpu());
+        let measured = (first..thread.nodes.len()).filter_map(|row| thread.raw.cpu_ns(row, meta));
+        let used_ns = measured.fold(0_u64, u64::saturating_add);
         let RawThread {
             pid, process_name, ..
         } = thread.raw;
@@ -44,7 +44,7 @@ impl Head {
             pid,
             process_name,
             is_main: thread.raw.is_main(),
-            cpu_ms: meta.cpu_unit_ns().map(|ns| used() * ns / 1e6),
+            cpu_ms: meta.cpu_unit_ns().map(|_| used_ns as f64 / 1e6),
         }
     }
 

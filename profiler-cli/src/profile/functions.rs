@@ -1,7 +1,7 @@
 //! The cost of functions: of each function itself, and with all its callees.
 //!
 //! Used by `profiler info` and `profiler diff`. A sample costs its thread the time that it stands
-//! for, and the processor time since the previous sample. This cost is the innermost function's own cost. It is
+//! for, and the part of it that the thread ran. This cost is the innermost function's own cost. It is
 //! added once to the total of every function on the stack, even if the function calls itself. The
 //! cost of a sample without a stack is in the total of all samples, and in no function.
 //! Invariants: memory grows with the samples in the file and their stacks, not with the numbers in
@@ -44,14 +44,15 @@ impl Collection {
     /// Adds the samples of a thread.
     fn add(self, thread: &Thread<'_>, survey: &Survey, to: &mut StackCosts) {
         to.begin(thread.tables);
-        let knows_first_cpu = survey.meta.knows_first_cpu();
         let begins = thread.raw.samples.1 == WeightType::Milliseconds;
         let times = thread.raw.sample_times_ms();
         let pauses = Pauses::of_thread(thread, survey);
         let walls = thread.raw.wall_times_ns(&survey.meta, &pauses);
+        let busy = thread.raw.busy_times_ns(&survey.meta, &walls);
         let mut last: Option<(StackInBlock, Cost)> = None;
         for (row, ((stack, ms), wall)) in thread.nodes.iter().zip(times).zip(walls).enumerate() {
-            let cost = Cost::of_sample(thread.raw, row, wall, knows_first_cpu);
+            let busy = busy.as_ref().and_then(|busy| busy.get(row).copied());
+            let cost = Cost::of_sample(thread.raw, row, wall, busy.unwrap_or(0));
             let start = if begins { ms } else { ms - cost.wall_ms };
             self.blocks.divide((start, ms), cost, |block, cost| {
                 let place = (block, *stack);

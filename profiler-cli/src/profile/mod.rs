@@ -127,17 +127,13 @@ fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
 /// The functions that take most of the time.
 fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
     let all = sum(functions.all());
-    let cpu_ms = meta
-        .cpu_unit_ns()
-        .map(|ns| ns / 1e6)
-        .filter(|_| all.cpu > 0.0);
     let by = match wanted.by {
         Some(Time::Wall) => Time::Wall,
-        _ if cpu_ms.is_none() => Time::Wall,
+        _ if all.cpu_ms <= 0.0 => Time::Wall,
         _ => Time::Cpu,
     };
     let amount = |cost: Cost| match by {
-        Time::Cpu => cost.cpu,
+        Time::Cpu => cost.cpu_ms,
         Time::Wall => cost.wall_ms,
     };
     let without_stack = functions.without_stack();
@@ -155,10 +151,6 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
             .then_with(|| name.cmp(other_name))
     });
     costs.truncate(wanted.top);
-    let unit = match by {
-        Time::Cpu => cpu_ms.unwrap_or(0.0),
-        Time::Wall => 1.0,
-    };
     let percent = |cost: Cost| {
         if amount(all) > 0.0 {
             amount(cost) / amount(all) * 100.0
@@ -169,9 +161,9 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
     let row = |(function, costs): (Function, Costs)| TopFunction {
         function: function.name,
         library: function.library,
-        self_ms: amount(costs.own) * unit,
+        self_ms: amount(costs.own),
         self_percent: percent(costs.own),
-        total_ms: amount(costs.total) * unit,
+        total_ms: amount(costs.total),
         total_percent: percent(costs.total),
         self_samples: costs.own.samples,
         total_samples: costs.total.samples,
@@ -182,7 +174,7 @@ fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
         interval_ms: meta.interval,
         source: meta.sample_source.clone(),
         time,
-        all_ms: amount(all) * unit,
+        all_ms: amount(all),
         top: costs.into_iter().map(row).collect(),
         nameless: Vec::new(),
     }

@@ -216,6 +216,9 @@ impl Looking {
         }
         let found = Timestamp::now();
         let mut time = target.waits.time;
+        if time.is_complete(found, self.tick) {
+            return target.waits.has_run(false);
+        }
         let unsampled = self.time_of(unsampled_ns(target));
         let at = time.begin_of_wait(found, unsampled);
         let ticks = time.begin_wait(at, unsampled, self.tick);

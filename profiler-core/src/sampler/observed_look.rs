@@ -246,6 +246,9 @@ impl LookTaken {
             };
             end_wait(process, (found.tid, thread), times.tick, false);
             let mut time = thread.waits.time;
+            if time.is_complete(found.at, times.tick) {
+                continue;
+            }
             let unsampled = times.time_of(thread.unrecorded_ns());
             let at = time.begin_of_wait(found.at, unsampled);
             thread.begin_row(process, found.tid, at);

@@ -153,6 +153,11 @@ impl ThreadTable {
         self.main
     }
 
+    /// Notes that nothing before the present is to be recorded, also of threads that are met later.
+    pub(super) fn begin_after_pause(&mut self) {
+        self.began = Timestamp::now();
+    }
+
     fn new_thread(&self, tid: ThreadId) -> ObservedThread {
         let is_main = tid == self.main;
         // A new thread's clock begins at 0.

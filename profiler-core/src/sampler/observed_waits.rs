@@ -556,6 +556,7 @@ impl ObservedThreads {
             end_wait(process, (*tid, thread), self.times.tick, true);
             thread.is_after_pause = true;
         }
+        self.threads.begin_after_pause();
         self.needs_look = true;
     }
 

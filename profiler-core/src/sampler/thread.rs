@@ -215,6 +215,7 @@ impl SamplerThread {
                 target.recorded_cpu = target.cpu;
                 target.waits.has_run(false);
                 target.waits.time = CoveredTime::since(Timestamp::now());
+                target.delay_ns = None;
             }
             self.looking.quiet = QuietPeriod::new(now());
             self.control.begin_anew();

@@ -37,8 +37,8 @@ pub(super) enum UnusedPart {
     /// What processes have that have not reported since this time, but for room for another chunk.
     /// Others keep as much unused allowance as they hold.
     QuietSince(u64),
-    /// What processes have beyond allowances of this number of bytes. All keep as much unused
-    /// allowance as they hold.
+    /// What processes have beyond allowances of this number of bytes, if they have reported that
+    /// they do not use it. All keep as much unused allowance as they hold.
     Beyond(u64),
 }
 
@@ -86,6 +86,9 @@ pub(super) fn reclaim(
     for (key, cut) in cuts {
         let dead = accounts.change(key, |account| {
             account.cut(cut.bytes, cut.at_or_before, now, demand.creditor);
+            if matches!(demand.unused, UnusedPart::Beyond(_)) {
+                account.recall();
+            }
             !account.is_alive()
         });
         out.push(match dead {
@@ -128,7 +131,7 @@ impl Plan<'_> {
             UnusedPart::All => account.unused(),
             UnusedPart::QuietSince(since) if heard <= since => account.spare(),
             UnusedPart::QuietSince(_) => account.surplus(),
-            UnusedPart::Beyond(kept) => account.surplus().min(account.target.saturating_sub(kept)),
+            UnusedPart::Beyond(kept) => account.recallable(kept),
         }
     }
 

@@ -36,10 +36,6 @@ const GROWTH_PART: u64 = 4;
 /// its loan at full speed before the parent answers.
 const KEPT_PART: u64 = 8;
 
-/// The first allowance of a process, if a `GROWTH_PART` of the free budget has it, when there is no
-/// larger loan.
-const USUAL_FIRST: u64 = 1 << 20;
-
 /// At most this number of processes is examined because of one report for memory that they do not
 /// use.
 pub(super) const EXAMINED_AT_ONCE: usize = 64;
@@ -77,7 +73,7 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
 pub(super) fn loan(policy: &Policy, limit: u64, processes: u64) -> u64 {
     let part = (limit - limit / KEPT_PART) / processes.max(1);
     let loan = pages_down(part.min(policy.initial), policy.page);
-    if loan > USUAL_FIRST { loan } else { 0 }
+    if loan > policy.usual { loan } else { 0 }
 }
 
 /// The bytes that are to be free before the next process joins, which gets `loan`. 0 without a loan.
@@ -92,7 +88,7 @@ pub(super) const fn free_for_loan(limit: u64, loan: u64) -> u64 {
 /// The first allowance of a process with this loan, or `None` when less than the floor is free.
 pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64, loan: u64) -> Option<u64> {
     let lent = free.saturating_sub(limit / KEPT_PART).min(loan);
-    let usual = (free / GROWTH_PART).min(USUAL_FIRST).min(policy.initial);
+    let usual = (free / GROWTH_PART).min(policy.usual).min(policy.initial);
     let generous = pages_down(lent.max(usual), policy.page);
     (free >= policy.floor).then_some(generous.max(policy.floor))
 }

@@ -211,8 +211,12 @@ impl FirstPassTerms<'_> {
         ticks.saturating_mul(self.interval_ns.max(1))
     }
 
-    /// The weight of a sample that stands for a time, in timestamps.
+    /// The weight of a sample that stands for a time, in timestamps; that of one tick if the interval
+    /// is not known.
     fn weight_of_time(&self, time: u64) -> u64 {
+        if self.interval_ns == 0 {
+            return self.weight_of_ticks(1);
+        }
         let ns = u128::from(time) * u128::from(self.interval_ns) / u128::from(self.tick.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
     }

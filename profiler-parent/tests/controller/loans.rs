@@ -1,8 +1,8 @@
 //! Tests of loans: what processes that do not record leave for those that join.
 //!
-//! The processes here obey each command at once, and hold nothing.
+//! The processes here obey each command at once, and report what they hold only if they are asked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::Update;
@@ -16,6 +16,7 @@ const POLICY: Policy = Policy {
     floor: 132 << 10,
     page: 4096,
     initial: LIMIT / 4,
+    usual: 1 << 20,
     reserve: 528 << 10,
 };
 
@@ -23,6 +24,10 @@ const POLICY: Policy = Policy {
 struct IdleSession {
     controller: Controller,
     obeyed: BTreeMap<PoolId, ByteLimit>,
+    /// The processes that have reported.
+    reported: BTreeSet<PoolId>,
+    /// What each process holds, in bytes.
+    held: BTreeMap<PoolId, u64>,
 }
 
 impl IdleSession {
@@ -30,6 +35,8 @@ impl IdleSession {
         Self {
             controller: Controller::new(ByteLimit::new(LIMIT), POLICY),
             obeyed: BTreeMap::new(),
+            reported: BTreeSet::new(),
+            held: BTreeMap::new(),
         }
     }
 
@@ -52,7 +59,8 @@ impl IdleSession {
         let (key, reports) = match command {
             Command::Await { key, allowance } => {
                 let before = self.obeyed.insert(key, allowance);
-                (key, before.is_some_and(|before| allowance < before))
+                let is_lower = before.is_some_and(|before| allowance < before);
+                (key, self.reported.insert(key) || is_lower)
             }
             Command::Destroy { key, .. } => (key, true),
             Command::Admit { key, allowance } => {
@@ -63,7 +71,7 @@ impl IdleSession {
         };
         let update = Update {
             unreleased_bytes: 64 << 10,
-            released_bytes: 0,
+            released_bytes: self.held.get(&key).copied().unwrap_or(0),
             oldest_done: None,
             newly_released: Vec::new(),
             wanted_bytes: 0,
@@ -112,4 +120,18 @@ fn all_processes_of_a_crowd_get_at_least_the_usual_first_allowance() {
     let mut session = IdleSession::new();
     let least = (0..100).map(|pid| session.join(pid)).min();
     assert_eq!(least, Some(MIB));
+}
+
+#[test]
+fn a_process_that_has_used_its_loan_meanwhile_keeps_it() {
+    let mut session = IdleSession::new();
+    let first = session.join(1);
+    assert_eq!(first, POLICY.initial);
+    // It records, and its next report is the answer to the recall.
+    session.held.insert(key(1, 1), first - MIB);
+    for pid in 2..=20 {
+        session.join(pid);
+        let allowance = session.obeyed[&key(1, 1)].get();
+        assert_eq!(allowance, first, "with {pid} processes");
+    }
 }

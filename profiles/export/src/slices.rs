@@ -10,8 +10,7 @@
 //!
 //! The samples of an imported profile (weights in milliseconds) last from their time onwards.
 //!
-//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle, and so is a
-//! sample without a measurement if others of its thread have one. In formats
+//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. In formats
 //! whose only weight is the length of a slice, any other sample is divided: its stack gets exactly
 //! its processor time, and the rest of its time is idle. Therefore the busy slices of a function add
 //! up to its processor time, to the nanosecond. If a sample has more processor time than the time
@@ -19,7 +18,8 @@
 //!
 //! With [`TimeKind::Wall`], a sample that has a weight is divided in the same way: its stack gets its
 //! weight, as in `profiler info`. The first sample of a wait stands for the waits before it that no
-//! sample shows, so this time may be longer than that since the previous sample.
+//! sample shows, so this time may be longer than that since the previous sample. A rest of less than
+//! an interval is not idle time: weights are whole intervals, so the next slice begins earlier.
 
 use super::TimeKind;
 use profiler_reader::{FARTHEST_NS, Meta, NodeId, Pauses, RawThread, WeightType, bounded_ns};
@@ -78,14 +78,13 @@ pub(super) struct Cut<'m> {
 impl Cut<'_> {
     /// The slices of a thread; `nodes` has the stack of each sample.
     pub(super) fn slices(&self, thread: &RawThread, nodes: &[Option<NodeId>]) -> Vec<Slice> {
-        let walls = thread.wall_times_ns(self.meta, &self.pauses);
-        let has_cpu = (0..nodes.len()).any(|row| thread.cpu_ns(row, self.meta).is_some());
+        let times = SampleTimes::of(thread, self.meta, &self.pauses);
         let is_imported = thread.samples.1 == WeightType::Milliseconds
-            && (self.time == TimeKind::Wall || !has_cpu);
+            && (self.time == TimeKind::Wall || times.busy.is_none());
         let mut slices = if is_imported {
-            self.imported(thread, &walls, nodes)
+            self.imported(thread, &times, nodes)
         } else {
-            self.recorded(thread, &walls, (nodes, has_cpu))
+            self.recorded(thread, &times, nodes)
         };
         for slice in &mut slices {
             for at in [&mut slice.start, &mut slice.end, &mut slice.at] {
@@ -95,13 +94,12 @@ impl Cut<'_> {
         slices
     }
 
-    /// The slices of a thread whose samples stand for the times `walls` before them. Some samples
-    /// have processor times if `has_cpu`.
+    /// The slices of a thread whose samples stand for times before them.
     fn recorded(
         &self,
         thread: &RawThread,
-        walls: &[i64],
-        (nodes, has_cpu): (&[Option<NodeId>], bool),
+        of_samples: &SampleTimes,
+        nodes: &[Option<NodeId>],
     ) -> Vec<Slice> {
         let mut pauses = self.pauses.in_order();
         let mut times = times(thread).peekable();
@@ -110,7 +108,7 @@ impl Cut<'_> {
         let length = if is_border {
             0
         } else {
-            self.first_length(thread, walls)
+            self.first_length(of_samples)
         };
         let mut before = times.peek().map_or(0, |first| first.saturating_sub(length));
         for (row, at) in times.enumerate().skip(usize::from(is_border)) {
@@ -120,11 +118,8 @@ impl Cut<'_> {
                 slices.push(Slice::idle(before, before + paused));
             }
             let stack = nodes.get(row).copied().flatten();
-            let mut whole = self.whole(thread, row, (before + paused, end), stack);
-            whole.is_idle |= self.time == TimeKind::Cpu && has_cpu && whole.cpu == 0;
-            let wall = walls.get(row).copied().unwrap_or(0);
-            let length = self.own_length(&whole, wall);
-            let (idle, own) = length.map_or((None, whole), |length| whole.divided(length));
+            let whole = self.whole((before + paused, end), stack, of_samples.busy_ns(row));
+            let (idle, own) = self.parts(whole, of_samples.wall_ns(row));
             slices.extend(idle);
             slices.push(own);
             before = own.end;
@@ -132,59 +127,63 @@ impl Cut<'_> {
         slices
     }
 
-    /// The part of a slice that its stack gets. `None` if that is the whole slice.
-    fn own_length(&self, whole: &Slice, wall: i64) -> Option<i64> {
-        match self.time {
-            TimeKind::Cpu if self.divides => i64::try_from(whole.cpu).ok().filter(|cpu| *cpu > 0),
-            TimeKind::Cpu => None,
-            TimeKind::Wall => Some(wall),
+    /// The idle part of a slice, and the part that its stack gets. `wall` is the time that its sample
+    /// stands for.
+    fn parts(&self, whole: Slice, wall: i64) -> (Option<Slice>, Slice) {
+        let busy = i64::try_from(whole.cpu).ok().filter(|cpu| *cpu > 0);
+        match (self.time, busy) {
+            (TimeKind::Cpu, Some(busy)) if self.divides => whole.divided(busy),
+            (TimeKind::Cpu, _) => (None, whole),
+            // What is missing is made up for by a later sample.
+            (TimeKind::Wall, _) if whole.end - whole.start <= wall + self.meta.interval_ns() => {
+                let end = whole.start.saturating_add(wall);
+                (None, Slice { end, ..whole })
+            }
+            (TimeKind::Wall, _) => whole.divided(wall),
         }
     }
 
     /// The slice of a sample that is not divided.
     fn whole(
         &self,
-        thread: &RawThread,
-        row: usize,
         (start, end): (i64, i64),
         stack: Option<NodeId>,
+        busy_ns: Option<u64>,
     ) -> Slice {
-        let measured = thread.cpu_ns(row, self.meta);
-        let is_known = row > 0 || self.meta.knows_first_cpu();
-        let cpu = measured.filter(|_| is_known).unwrap_or(0);
-        let is_idle = match self.time {
-            // Without a measurement the thread may have run.
-            TimeKind::Cpu => measured.is_some() && cpu == 0,
-            TimeKind::Wall => stack.is_none() && measured == Some(0),
-        };
+        let is_idle = busy_ns == Some(0) && (self.time == TimeKind::Cpu || stack.is_none());
         Slice {
             start,
             end,
             at: end,
             stack,
             is_idle,
-            cpu,
+            cpu: busy_ns.unwrap_or(0),
             is_sample: true,
         }
     }
 
-    /// The slices of an imported thread, whose samples stand for the times `walls` after them.
-    fn imported(&self, thread: &RawThread, walls: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
+    /// The slices of an imported thread, whose samples stand for times after them.
+    fn imported(
+        &self,
+        thread: &RawThread,
+        of_samples: &SampleTimes,
+        nodes: &[Option<NodeId>],
+    ) -> Vec<Slice> {
         /// Times and lengths in a file are rounded.
         const ROUNDING_NS: i64 = 1000;
         let mut slices = Vec::with_capacity(nodes.len());
         let mut before = times(thread).next().unwrap_or(0);
-        for (row, (at, wall)) in times(thread).zip(walls).enumerate() {
+        for (row, at) in times(thread).enumerate() {
             if at > before.saturating_add(ROUNDING_NS) {
                 slices.push(Slice::idle(before, at));
                 before = at;
             }
             let stack = nodes.get(row).copied().flatten();
-            let end = before.saturating_add(*wall);
+            let end = before.saturating_add(of_samples.wall_ns(row));
             slices.push(Slice {
                 at: before,
                 is_idle: false,
-                ..self.whole(thread, row, (before, end), stack)
+                ..self.whole((before, end), stack, of_samples.busy_ns(row))
             });
             before = end;
         }
@@ -192,15 +191,37 @@ impl Cut<'_> {
     }
 
     /// The length of the first slice.
-    fn first_length(&self, thread: &RawThread, walls: &[i64]) -> i64 {
-        let used = thread.cpu_ns(0, self.meta);
-        let used = used.filter(|_| self.meta.knows_first_cpu());
-        let used = used.map_or(0, u64::cast_signed);
+    fn first_length(&self, of_samples: &SampleTimes) -> i64 {
+        let used = of_samples.busy_ns(0).map_or(0, u64::cast_signed);
         let wall = match self.time {
             TimeKind::Cpu => 0,
-            TimeKind::Wall => walls.first().copied().unwrap_or(0),
+            TimeKind::Wall => of_samples.wall_ns(0),
         };
-        self.meta.interval_ns().max(used).max(wall).min(FARTHEST_NS)
+        let least = self.meta.interval_ns();
+        least.max(used).max(wall).min(FARTHEST_NS)
+    }
+}
+
+/// The times that the samples of a thread stand for, in nanoseconds.
+struct SampleTimes {
+    walls: Vec<i64>,
+    /// The time that the thread ran for each sample. `None` if that is not known.
+    busy: Option<Vec<u64>>,
+}
+
+impl SampleTimes {
+    fn of(thread: &RawThread, meta: &Meta, pauses: &Pauses) -> Self {
+        let walls = thread.wall_times_ns(meta, pauses);
+        let busy = thread.busy_times_ns(meta, &walls);
+        Self { walls, busy }
+    }
+
+    fn wall_ns(&self, row: usize) -> i64 {
+        self.walls.get(row).copied().unwrap_or(0)
+    }
+
+    fn busy_ns(&self, row: usize) -> Option<u64> {
+        Some(self.busy.as_ref()?.get(row).copied().unwrap_or(0))
     }
 }
 

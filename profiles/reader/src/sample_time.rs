@@ -1,4 +1,4 @@
-//! The time that each sample of a thread stands for, whether the thread ran or waited.
+//! The time that each sample of a thread stands for, and how much of it the thread ran.
 //!
 //! Used by `profiler info`, by `profiler diff` and by every export, so that their sums are the same.
 //!
@@ -7,6 +7,9 @@
 //! | milliseconds | its weight |
 //! | numbers of samples | its weight in intervals |
 //! | none | the time since the sample before it, without pauses |
+//!
+//! A thread runs for the processor time of a sample. If others of its samples have processor times, a
+//! sample without one stands for a thread that runs: an interpreter measures none. The first sample has a processor time only if its start is known.
 //!
 //! The first sample of a thread without weights stands for one interval, or for its processor time
 //! if that is longer and its start is known. Invariant: no time is negative.
@@ -54,6 +57,19 @@ impl RawThread {
         times.enumerate().map(wall).collect()
     }
 
+    /// The time in nanoseconds that the thread ran for each sample, of the times `walls` that the
+    /// samples stand for. `None` if no sample has a processor time.
+    pub fn busy_times_ns(&self, meta: &Meta, walls: &[i64]) -> Option<Vec<u64>> {
+        let measured = |row| self.cpu_ns(row, meta);
+        (0..walls.len()).find_map(measured)?;
+        let busy = |(row, wall): (usize, &i64)| match measured(row) {
+            Some(_) if row == 0 && !meta.knows_first_cpu() => 0,
+            Some(cpu_ns) => cpu_ns,
+            None => wall.unsigned_abs(),
+        };
+        Some(walls.iter().enumerate().map(busy).collect())
+    }
+
     /// The time that the first sample stands for if it has no weight.
     fn first_wall_ns(&self, meta: &Meta) -> i64 {
         let used = self.cpu_ns(0, meta).filter(|_| meta.knows_first_cpu());
@@ -88,6 +104,24 @@ mod tests {
         for unit in [WeightType::Milliseconds, WeightType::MillisecondsBefore] {
             assert_eq!(walls(&times, &weights, unit), [3, 0, 0]);
         }
+    }
+
+    #[test]
+    fn a_thread_runs_for_its_processor_times_and_in_samples_without_one() {
+        let mut thread = RawThread::default();
+        let stacks = vec![0.0, 0.0, 0.0, f64::NAN];
+        let walls = [5, 6, 7, 8];
+        let mut busy = |cpu: [f64; 4], meta: &str| {
+            let times = vec![0.0; 4];
+            thread.samples = Table::of([stacks.clone(), times, vec![], cpu.to_vec(), vec![]]);
+            let meta = format!(r#"{{"sampleUnits":{{"threadCPUDelta":"ns"}}{meta}}}"#);
+            thread.busy_times_ns(&serde_json::from_str(&meta).unwrap(), &walls)
+        };
+        let nan = f64::NAN;
+        let known = r#","startUnixNs":1"#;
+        assert_eq!(busy([3.0, 0.0, nan, nan], known), Some(vec![3, 0, 7, 8]));
+        assert_eq!(busy([3.0, 0.0, nan, nan], ""), Some(vec![0, 0, 7, 8]));
+        assert_eq!(busy([nan; 4], known), None);
     }
 
     #[test]

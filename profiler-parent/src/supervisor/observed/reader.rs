@@ -199,7 +199,8 @@ impl ObservedReader {
         let told = |reading: &&Reading| of_all || reading.turn.has_run_lately();
         let told = self.programs.iter().filter(|(_, reading)| told(reading));
         let times = told.map(|(key, reading)| (*key, reading.time()));
-        self.context.processes.set_times(times);
+        let times: Vec<_> = times.collect();
+        self.context.processes.set_times(times.into_iter());
         self.told_times = now();
     }
 

@@ -36,9 +36,10 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Whether the program has run within about a second. The program itself is not touched.
+    /// Whether the program does not count as idle yet: it has run within about half a second. The
+    /// program itself is not touched.
     pub(super) const fn has_run_lately(&self) -> bool {
-        self.quiet < 2 * IDLE_AFTER
+        self.quiet <= IDLE_AFTER
     }
 }
 
