@@ -142,7 +142,7 @@ class Verdict:
             self.gaps.append(f"{len(wrong)} processes with another time: {'; '.join(wrong[:4])}")
 
     def _sums(self, sums):
-        """An export must have the time of `info`, but for the rounding of its lines."""
+        """The total time of an export must equal that of `info`, except for rounding."""
         for by, (told, exported) in sums.items():
             if abs(told - exported) > max(EXPORT_SHARE * told, 1.0):
                 self.gaps.append(f"an export has {exported:.1f} of {told:.1f} ms ({by})")

@@ -225,7 +225,7 @@ fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
 /// A thread that sleeps for 2,500 ticks has a few samples, whose total weight is the time of at
 /// least 1,000 ticks.
 #[test]
-fn the_few_samples_of_a_sleeping_thread_weigh_as_much_as_its_time() -> anyhow::Result<()> {
+fn weights_of_a_sleeping_thread_add_up_to_its_waiting_time() -> anyhow::Result<()> {
     own_process!();
     use profiler_parent::core::session::{Features, sampling_stats};
     let features = Features::STACK_WALK.with(Features::CPU);

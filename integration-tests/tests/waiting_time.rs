@@ -1,4 +1,4 @@
-//! Tests of waiting time, with a program that knows its waits: the weights of a thread's samples add
+//! Tests of waiting time, with a program that measures its own waits: the weights of a thread's samples add
 //! up to its life, and each function has its share.
 //!
 //! The bounds are wide: a busy machine disturbs the program's own measurements. `figures --
@@ -24,14 +24,14 @@ fn check(mode: &str, records_itself: bool) -> anyhow::Result<()> {
 }
 
 #[test]
-fn short_waits_of_an_observed_program_have_their_time() -> anyhow::Result<()> {
+fn weights_of_an_observed_program_match_its_measured_times() -> anyhow::Result<()> {
     own_process!();
     check("pipe", false)?;
     check("mixed", false)
 }
 
 #[test]
-fn short_waits_of_a_program_that_records_itself_have_their_time() -> anyhow::Result<()> {
+fn weights_of_a_program_that_records_itself_match_its_measured_times() -> anyhow::Result<()> {
     own_process!();
     check("pipe", true)?;
     check("mixed", true)

@@ -1,10 +1,10 @@
-//! Group `known_waits`: the waiting time in a profile against programs that know their waits.
+//! Group `known_waits`: the waiting time in a profile, compared with the measurements of the program.
 //!
 //! `share_error_pct` is the largest difference between a function's share of its thread's time in
 //! the profile and the share that the program has measured, in points, over all threads and
 //! functions of a run. `total_ratio` is the time of all samples, by their weights, as a part of the
-//! threads' lives. `throughput_loss_pct` is how much fewer waits 64 threads have while they are
-//! recorded; runs with and without the profiler alternate.
+//! threads' lives. `throughput_loss_pct` is the loss of waits per second of 64 threads while they
+//! are recorded; runs with and without the profiler alternate.
 
 use std::process::{Command, Stdio};
 

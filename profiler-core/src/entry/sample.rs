@@ -56,8 +56,8 @@ pub struct SampleEntry<'a> {
     /// The number of ticks that this sample stands for; the thread did the same at each of them.
     /// The last tick is the sample's own. At least 1.
     pub ticks: u64,
-    /// Whether the sample stands for the time since the thread's previous sample instead, as those
-    /// of a program's own sampler do.
+    /// Whether the sample stands for the time since the thread's previous sample, and not for
+    /// `ticks`. True for the samples of a program's own sampler.
     pub since_previous: bool,
     shared: u16,
     own: Stack<'a>,

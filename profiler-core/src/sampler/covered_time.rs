@@ -1,9 +1,9 @@
 //! How much of a thread's life its samples stand for.
 //!
 //! Used by `wait_period`, which has one [`CoveredTime`] for each thread. A sample of a thread that
-//! runs stands for the processor time since the sample before. The rest of the thread's life is in
-//! its waits. Looks find a thread in each of its waits as often as the wait has a share in the
-//! thread's life, so the wait that a look finds gets all time that no sample has yet:
+//! runs stands for the processor time since the sample before. The rest of the thread's lifetime is
+//! in its waits. The probability that a look finds a thread in a wait is the wait's share of the
+//! thread's lifetime, so the wait that a look finds gets all time that no sample has yet:
 //!
 //! ```text
 //! thread   ──wait A──┬runs┬──wait B──┬runs┬──wait A──┬runs┬──wait B──
@@ -13,12 +13,12 @@
 //!          the thread to the look    second, without the 1 ms
 //! ```
 //!
-//! Time in which a thread is ready to run, and other threads have its processor, is not a wait. It
-//! belongs to the next sample of the thread while it runs.
+//! Run delay, the time in which a thread is ready to run but has no processor, is not a wait. It is
+//! in the thread's next sample that is taken while the thread runs.
 //!
 //! Invariant: at each wait that is recorded, all samples of the thread together stand for its life
-//! up to then, within two ticks. Ticks are whole numbers, and a sample has at least one: what is too
-//! little or too much is made up for by later waits.
+//! up to then, within two ticks. Ticks are whole numbers, and a sample has at least one: later
+//! waits correct the rounding error.
 
 use crate::time::Timestamp;
 
@@ -29,9 +29,9 @@ pub(super) struct CoveredTime {
     from: Option<Timestamp>,
     /// The sum of all samples' ticks.
     covered: u64,
-    /// How long the thread was ready to run and did not, since its last sample.
+    /// The run delay of the thread since its last sample.
     delayed: u64,
-    /// The processor time that is not in whole ticks yet; negative if the ticks are ahead of it.
+    /// The time of running samples that is not counted in ticks yet; negative if more was counted.
     rest: i64,
     /// The time of the last sample.
     last: Timestamp,
@@ -47,12 +47,12 @@ impl CoveredTime {
         last: Timestamp::ZERO,
     };
 
-    /// Notes that the thread was there at this time.
+    /// Notes that the thread existed at this time.
     pub(super) fn begin(&mut self, at: Timestamp) {
         self.from = Some(self.from.map_or(at, |from| from.min(at)));
     }
 
-    /// A thread of which nothing before this time is to be recorded.
+    /// The state of a thread whose recording begins at this time.
     pub(super) const fn since(at: Timestamp) -> Self {
         Self {
             from: Some(at),
@@ -60,13 +60,13 @@ impl CoveredTime {
         }
     }
 
-    /// Notes how long the thread was ready to run and did not.
+    /// Notes a run delay of the thread.
     pub(super) const fn delay(&mut self, time: u64) {
         self.delayed = self.delayed.saturating_add(time);
     }
 
-    /// The ticks of a sample of the thread while it runs, with this processor time, of which there is
-    /// at least one. The sample is taken `at` this time. Counts them.
+    /// Counts a sample that is taken `at` this time while the thread runs, with the processor time
+    /// `used`. Returns its number of ticks, at least 1.
     pub(super) fn run(&mut self, at: Timestamp, used: u64, tick: u64) -> u64 {
         let tick = tick.max(1);
         self.begin(Timestamp::from_raw(at.raw().saturating_sub(used)));
@@ -83,8 +83,8 @@ impl CoveredTime {
         ticks
     }
 
-    /// The ticks of a wait up to `until` that no sample has yet. `unsampled` is processor time that
-    /// a later sample will have. Counts them.
+    /// Counts the ticks up to `until` that no sample has yet, and returns their number. `unsampled` is
+    /// processor time that a later sample will have.
     pub(super) fn wait(&mut self, until: Timestamp, unsampled: u64, tick: u64) -> u64 {
         let tick = tick.max(1);
         let later = unsampled.saturating_add(self.delayed);
@@ -93,21 +93,21 @@ impl CoveredTime {
         ticks
     }
 
-    /// When a wait began that a look has found at this time, if the thread has used its unsampled
-    /// processor time before: after the last sample.
+    /// The earliest start of a wait that a look finds at `found`: the time of the last sample, plus
+    /// the thread's processor time and run delay since then.
     pub(super) fn begin_of_wait(&self, found: Timestamp, unsampled: u64) -> Timestamp {
         let known = self.from.map_or(found, |from| from.max(self.last));
         let ran = unsampled.saturating_add(self.delayed);
         Timestamp::from_raw(known.raw().saturating_add(ran)).min(found)
     }
 
-    /// Whether the samples stand for all time up to `found` but for a part of a tick. Then a sample
-    /// of a wait is left to a later look, because it has at least one tick.
+    /// Whether less than one tick of the time up to `found` is in no sample. A look then records no
+    /// wait, because a sample has at least one tick.
     pub(super) fn is_complete(&self, found: Timestamp, tick: u64) -> bool {
         self.covered > 0 && self.uncovered(found) < tick
     }
 
-    /// The ticks of the first sample of a wait, which has at least one.
+    /// Counts the first sample of a wait. Returns its number of ticks, at least 1.
     pub(super) fn begin_wait(&mut self, at: Timestamp, unsampled: u64, tick: u64) -> u64 {
         self.begin(at);
         match self.wait(at, unsampled, tick) {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_a_processor_belongs_to_the_next_sample_that_runs() {
+    fn run_delay_is_in_the_next_sample_of_the_running_thread() {
         let mut time = CoveredTime::NONE;
         time.begin(at(0));
         time.delay(300);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_parts_of_a_tick_add_up_to_the_processor_time() {
+    fn rounded_ticks_add_up_to_the_processor_time() {
         let mut time = CoveredTime::NONE;
         let ticks: u64 = (1..=100).map(|n| time.run(at(n * 13), 13, TICK)).sum();
         assert_eq!(ticks, 130);

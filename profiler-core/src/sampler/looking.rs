@@ -282,7 +282,7 @@ impl Looking {
         recorder.record_cpu(target, cpu_ns, (at, ticks));
     }
 
-    /// Notes how long the thread was ready to run, and did not, since the last look.
+    /// Notes the run delay of the thread since the last look.
     fn note_delay(&self, target: &mut Target) {
         let Some(delay_ns) = tasks::delay_ns(target.tid) else {
             return;

@@ -153,7 +153,7 @@ impl ThreadTable {
         self.main
     }
 
-    /// Notes that nothing before the present is to be recorded, also of threads that are met later.
+    /// Notes that recording begins now, also for threads that are found later.
     pub(super) fn begin_after_pause(&mut self) {
         self.began = Timestamp::now();
     }

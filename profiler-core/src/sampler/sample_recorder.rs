@@ -245,7 +245,7 @@ impl SampleRecorder {
         }
     }
 
-    /// Records where a thread waits at this time, in a sample of so many ticks, without disturbing
+    /// Records where a thread waits at the time `at`, in a sample of `ticks` ticks, without disturbing
     /// it; false if it no longer waits there.
     ///
     /// The system reports only two registers. If a function needs its frame pointer, the module
@@ -305,8 +305,8 @@ impl SampleRecorder {
         self.write_bare(target, (at, cpu_ns, SampleSpan::run(ticks)));
     }
 
-    /// Records that a thread waits at this time and that the system does not report where, in a
-    /// sample of so many ticks.
+    /// Records, in a sample of `ticks` ticks, that a thread waits at the time `at` and that the system
+    /// does not report where.
     pub(super) fn record_hidden(&mut self, target: &mut Target, (at, ticks): (Timestamp, u64)) {
         count(&self.shared.counts.hidden, 1);
         self.record_why_hidden();

@@ -16,8 +16,8 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// A time between three and five quarters of `pause`, so that passes do not keep step with a program
-/// that does the same at regular times. On average `pause`.
+/// A duration between 75 % and 125 % of `pause`, on average `pause`. The jitter prevents passes from
+/// synchronizing with periodic work of the program.
 pub(super) fn jittered(pause: Duration, at: Timestamp) -> Duration {
     // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the highest bits of the
     // product depend on all bits of the time.

@@ -59,7 +59,7 @@ pub(super) struct Target {
     pub(super) cpu: u64,
     /// Processor time up to which a thread without a trigger has samples.
     pub(super) recorded_cpu: u64,
-    /// How long it was ready to run and did not, so far; `None` before that was read.
+    /// Its run delay so far; `None` before that was read.
     pub(super) delay_ns: Option<u64>,
     pub(super) bounds: Bounds,
     /// Its waits, as far as threads are asked for samples.

@@ -82,7 +82,7 @@ impl SampleSpan {
         ..Self::TICK
     };
 
-    /// A sample of so many ticks in which the thread ran.
+    /// A sample with this number of ticks, in which the thread ran.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
     pub(crate) const fn run(ticks: u64) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl SampleSpan {
         }
     }
 
-    /// The first sample of a wait, which stands for so many ticks.
+    /// The first sample of a wait, with this number of ticks.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
     pub(crate) const fn wait(ticks: u64) -> Self {
         Self {

@@ -190,13 +190,14 @@ impl Account {
         self.has_reported
     }
 
-    /// Notes that it was asked for the unused part of its loan only.
+    /// Notes that the latest request is a recall: it asks only for the unused part of the loan.
     pub(super) const fn recall(&mut self) {
         self.is_recalled = true;
     }
 
-    /// Takes a recall back as far as the process has recorded meanwhile: nothing that it holds is
-    /// destroyed for a loan. Its present allowance is still charged.
+    /// Limits a recall to what the process still does not use, because a recall must not destroy
+    /// data: raises the target to twice the bytes that it holds, at most to the allowance that was
+    /// sent, which is still charged.
     fn keep_used_loan(&mut self, page: u64) {
         if std::mem::take(&mut self.is_recalled) && self.target < self.sent {
             let needed = rule::pages_up(self.held().saturating_mul(2), page);

@@ -1,8 +1,8 @@
 //! Admission of processes: decides the first allowance of a process, or why it is refused.
 //!
-//! Part of the controller. A process gets a loan: a part of the limit that is as large as those of
-//! all others. Each admission makes the loans smaller, and what the others do not use of theirs is
-//! taken back before the next process joins. Invariant: a process that was refused for lack of
+//! Part of the controller. A process that joins gets a loan: an equal part of the limit. Each
+//! admission makes the loans smaller. The controller then takes back the unused parts of the other
+//! processes' loans, for the next process. Invariant: a process that was refused for lack of
 //! memory finds memory when it tries again, because its floor is kept free from then on.
 
 use profiler_core::ids::{ByteLimit, PoolId};

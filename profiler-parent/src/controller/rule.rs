@@ -68,8 +68,8 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
         .saturating_add(waiting.saturating_mul(policy.floor))
 }
 
-/// The loan of each of this number of processes: an equal part of what is lent. 0 if that is not more
-/// than the usual first allowance.
+/// The loan of each process if there are `processes` of them: an equal part of the bytes for loans. 0
+/// if that is not more than the usual first allowance.
 pub(super) fn loan(policy: &Policy, limit: u64, processes: u64) -> u64 {
     let part = (limit - limit / KEPT_PART) / processes.max(1);
     let loan = pages_down(part.min(policy.initial), policy.page);

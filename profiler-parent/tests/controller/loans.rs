@@ -1,4 +1,4 @@
-//! Tests of loans: what processes that do not record leave for those that join.
+//! Tests of the first allowances of processes that join idle ones.
 //!
 //! The processes here obey each command at once, and report what they hold only if they are asked.
 
@@ -116,14 +116,14 @@ fn each_process_that_joins_idle_ones_gets_an_equal_part_of_what_is_lent() {
 }
 
 #[test]
-fn all_processes_of_a_crowd_get_at_least_the_usual_first_allowance() {
+fn each_of_100_processes_gets_at_least_the_usual_first_allowance() {
     let mut session = IdleSession::new();
     let least = (0..100).map(|pid| session.join(pid)).min();
     assert_eq!(least, Some(MIB));
 }
 
 #[test]
-fn a_process_that_has_used_its_loan_meanwhile_keeps_it() {
+fn a_recall_does_not_take_a_loan_that_is_in_use() {
     let mut session = IdleSession::new();
     let first = session.join(1);
     assert_eq!(first, POLICY.initial);

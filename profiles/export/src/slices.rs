@@ -8,7 +8,7 @@
 //! and no stack, as in a batch that continues a series, it represents no time, and the second sample
 //! represents the time since then. The slices of a thread are consecutive.
 //!
-//! The samples of an imported profile (weights in milliseconds) last from their time onwards.
+//! A sample of an imported profile (weights in milliseconds) stands for the time after it.
 //!
 //! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. In formats
 //! whose only weight is the length of a slice, any other sample is divided: its stack gets exactly
@@ -16,10 +16,10 @@
 //! up to its processor time, to the nanosecond. If a sample has more processor time than the time
 //! since the previous one, the slices after it begin later, until idle time makes up for it.
 //!
-//! With [`TimeKind::Wall`], a sample that has a weight is divided in the same way: its stack gets its
-//! weight, as in `profiler info`. The first sample of a wait stands for the waits before it that no
-//! sample shows, so this time may be longer than that since the previous sample. A rest of less than
-//! an interval is not idle time: weights are whole intervals, so the next slice begins earlier.
+//! With [`TimeKind::Wall`], the stack of a sample gets the weight of the sample, as in `profiler
+//! info`, and the rest of the slice is idle. If the weight is longer than the slice, the slices after
+//! it begin later. A rest of less than an interval is not idle: weights are whole intervals, so the
+//! next slice begins earlier.
 
 use super::TimeKind;
 use profiler_reader::{FARTHEST_NS, Meta, NodeId, Pauses, RawThread, WeightType, bounded_ns};
@@ -118,8 +118,10 @@ impl Cut<'_> {
                 slices.push(Slice::idle(before, before + paused));
             }
             let stack = nodes.get(row).copied().flatten();
-            let whole = self.whole((before + paused, end), stack, of_samples.busy_ns(row));
-            let (idle, own) = self.parts(whole, of_samples.wall_ns(row));
+            let measured = thread.cpu_ns(row, self.meta);
+            let busy = of_samples.busy_ns(row);
+            let whole = self.whole((before + paused, end), stack, (measured, busy));
+            let (idle, own) = self.parts(whole, of_samples.wall_ns(row), measured);
             slices.extend(idle);
             slices.push(own);
             before = own.end;
@@ -128,18 +130,20 @@ impl Cut<'_> {
     }
 
     /// The idle part of a slice, and the part that its stack gets. `wall` is the time that its sample
-    /// stands for.
-    fn parts(&self, whole: Slice, wall: i64) -> (Option<Slice>, Slice) {
-        let busy = i64::try_from(whole.cpu).ok().filter(|cpu| *cpu > 0);
-        match (self.time, busy) {
-            (TimeKind::Cpu, Some(busy)) if self.divides => whole.divided(busy),
-            (TimeKind::Cpu, _) => (None, whole),
-            // What is missing is made up for by a later sample.
-            (TimeKind::Wall, _) if whole.end - whole.start <= wall + self.meta.interval_ns() => {
+    /// stands for, and `measured` its processor time.
+    fn parts(&self, whole: Slice, wall: i64, measured: Option<u64>) -> (Option<Slice>, Slice) {
+        match (self.time, measured) {
+            (TimeKind::Cpu, Some(_)) if self.divides && whole.cpu > 0 => {
+                whole.divided(i64::try_from(whole.cpu).unwrap_or(FARTHEST_NS))
+            }
+            (TimeKind::Cpu, Some(_)) => (None, whole),
+            (TimeKind::Cpu, None) if whole.is_idle || !self.divides => (None, whole),
+            // A later sample stands for the remainder.
+            _ if whole.end - whole.start <= wall + self.meta.interval_ns() => {
                 let end = whole.start.saturating_add(wall);
                 (None, Slice { end, ..whole })
             }
-            (TimeKind::Wall, _) => whole.divided(wall),
+            _ => whole.divided(wall),
         }
     }
 
@@ -148,16 +152,19 @@ impl Cut<'_> {
         &self,
         (start, end): (i64, i64),
         stack: Option<NodeId>,
-        busy_ns: Option<u64>,
+        (measured, busy): (Option<u64>, Option<u64>),
     ) -> Slice {
-        let is_idle = busy_ns == Some(0) && (self.time == TimeKind::Cpu || stack.is_none());
+        let is_idle = match self.time {
+            TimeKind::Cpu => busy == Some(0),
+            TimeKind::Wall => stack.is_none() && measured == Some(0),
+        };
         Slice {
             start,
             end,
             at: end,
             stack,
             is_idle,
-            cpu: busy_ns.unwrap_or(0),
+            cpu: busy.unwrap_or(0),
             is_sample: true,
         }
     }
@@ -183,7 +190,7 @@ impl Cut<'_> {
             slices.push(Slice {
                 at: before,
                 is_idle: false,
-                ..self.whole((before, end), stack, of_samples.busy_ns(row))
+                ..self.whole((before, end), stack, (None, of_samples.busy_ns(row)))
             });
             before = end;
         }

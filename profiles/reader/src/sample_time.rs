@@ -8,8 +8,9 @@
 //! | numbers of samples | its weight in intervals |
 //! | none | the time since the sample before it, without pauses |
 //!
-//! A thread runs for the processor time of a sample. If others of its samples have processor times, a
-//! sample without one stands for a thread that runs: an interpreter measures none. The first sample has a processor time only if its start is known.
+//! In each sample, the thread ran for the sample's processor time. If a sample has none, but others
+//! of the thread do, the thread ran for the whole time of the sample, because interpreters do not
+//! measure processor time. The processor time of the first sample is 0 if its start is not known.
 //!
 //! The first sample of a thread without weights stands for one interval, or for its processor time
 //! if that is longer and its start is known. Invariant: no time is negative.

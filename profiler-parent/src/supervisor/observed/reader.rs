@@ -54,7 +54,7 @@ const LOOKS: u32 = 3;
 /// child that has before it executes another program, is no process of its own in the profile.
 const SHORT_NS: u64 = 20_000_000;
 /// How often the process table gets the times of all programs, for the live page.
-const TELLING: Duration = Duration::from_secs(1);
+const TIMES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads the files of observed programs.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub(super) struct ObservedReader {
     /// When the next pass is made.
     next_pass: Instant,
     /// When the process table last got the times of all programs.
-    told_times: Instant,
+    times_published: Instant,
 }
 
 impl ObservedReader {
@@ -134,7 +134,7 @@ impl ObservedReader {
             progress,
             turns: Turns::default(),
             next_pass: now() + PAUSE,
-            told_times: now(),
+            times_published: now(),
         }
     }
 
@@ -147,8 +147,7 @@ impl ObservedReader {
                 Err(RecvTimeoutError::Timeout) => {
                     self.pass(false);
                     let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);
-                    // Random, so that looks do not keep step with a program that does the same at
-                    // regular times.
+                    // The jitter prevents looks from synchronizing with periodic work of a program.
                     let part = 0.75 + fastrand::f64() / 2.0;
                     self.next_pass = now() + (PAUSE * passes).mul_f64(part);
                 }
@@ -158,8 +157,8 @@ impl ObservedReader {
             }
             self.meet_all();
             self.send_updates();
-            if self.told_times.elapsed() >= TELLING {
-                self.tell_times(false);
+            if self.times_published.elapsed() >= TIMES_INTERVAL {
+                self.publish_times(false);
             }
         }
     }
@@ -174,7 +173,7 @@ impl ObservedReader {
             self.pass(true);
             self.record_waits();
             self.tell_time();
-            self.tell_times(true);
+            self.publish_times(true);
             for met in meetings {
                 let _ = met.try_send(unmet);
             }
@@ -193,15 +192,15 @@ impl ObservedReader {
         self.context.processes.set_observed_time(all);
     }
 
-    /// Notes in the process table how much of the processor time of each program is in samples: of
-    /// all programs, or of those that have run lately.
-    fn tell_times(&mut self, of_all: bool) {
-        let told = |reading: &&Reading| of_all || reading.turn.has_run_lately();
+    /// Writes the processor time of programs, and how much of it is in samples, to the process table:
+    /// of all programs if `of_all`, otherwise of those that are not idle.
+    fn publish_times(&mut self, of_all: bool) {
+        let told = |reading: &&Reading| of_all || reading.turn.is_not_idle();
         let told = self.programs.iter().filter(|(_, reading)| told(reading));
         let times = told.map(|(key, reading)| (*key, reading.time()));
         let times: Vec<_> = times.collect();
         self.context.processes.set_times(times.into_iter());
-        self.told_times = now();
+        self.times_published = now();
     }
 
     /// Begins to read all new files, also those of programs that have just begun.

@@ -36,9 +36,9 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Whether the program does not count as idle yet: it has run within about half a second. The
-    /// program itself is not touched.
-    pub(super) const fn has_run_lately(&self) -> bool {
+    /// Whether the program is not idle: at most [`IDLE_AFTER`] readings in a row have found nothing
+    /// new.
+    pub(super) const fn is_not_idle(&self) -> bool {
         self.quiet <= IDLE_AFTER
     }
 }
