@@ -8,9 +8,10 @@
 //! | numbers of samples | its weight in intervals |
 //! | none | the time since the sample before it, without pauses |
 //!
-//! In each sample, the thread ran for the sample's processor time. If a sample has none, but others
-//! of the thread do, the thread ran for the whole time of the sample, because interpreters do not
-//! measure processor time. The processor time of the first sample is 0 if its start is not known.
+//! In each sample, the thread ran for the sample's processor time. If a sample has a stack and no
+//! processor time, but others of the thread do, the thread ran for the whole time of the sample,
+//! because interpreters do not measure processor time. The processor time of the first sample is 0
+//! if its start is not known.
 //!
 //! The first sample of a thread without weights stands for one interval, or for its processor time
 //! if that is longer and its start is known. Invariant: no time is negative.
@@ -66,7 +67,8 @@ impl RawThread {
         let busy = |(row, wall): (usize, &i64)| match measured(row) {
             Some(_) if row == 0 && !meta.knows_first_cpu() => 0,
             Some(cpu_ns) => cpu_ns,
-            None => wall.unsigned_abs(),
+            None if self.samples.index(0, row).is_some() => wall.unsigned_abs(),
+            None => 0,
         };
         Some(walls.iter().enumerate().map(busy).collect())
     }
@@ -120,8 +122,8 @@ mod tests {
         };
         let nan = f64::NAN;
         let known = r#","startUnixNs":1"#;
-        assert_eq!(busy([3.0, 0.0, nan, nan], known), Some(vec![3, 0, 7, 8]));
-        assert_eq!(busy([3.0, 0.0, nan, nan], ""), Some(vec![0, 0, 7, 8]));
+        assert_eq!(busy([3.0, 0.0, nan, nan], known), Some(vec![3, 0, 7, 0]));
+        assert_eq!(busy([3.0, 0.0, nan, nan], ""), Some(vec![0, 0, 7, 0]));
         assert_eq!(busy([nan; 4], known), None);
     }
 
