@@ -22,8 +22,6 @@ pub(crate) mod parsed;
 pub(crate) mod perfetto;
 #[path = "../../profiles/export/tests/hostile/pprof.rs"]
 pub(crate) mod pprof;
-#[path = "../../profiles/export/tests/hostile/protobuf.rs"]
-pub(crate) mod protobuf;
 #[path = "../../profiles/gecko/tests/hostile/recorded.rs"]
 pub(crate) mod recorded;
 #[path = "../../profiles/export/tests/hostile/room.rs"]
