@@ -11,11 +11,13 @@
 // the call tree of every thread with samples, by function, with and without idle samples; the bytes
 // that functions allocated; counters with their names and values. A level that is a marker with a
 // graph in the Gecko format is compared by its name. Not compared is what one of the formats cannot
-// express: how a counter is drawn, files and lines. A function without a name is compared by its
+// express: how a counter is drawn, files and lines, the weights of samples. A function without a name is compared by its
 // library and its address there, in steps of four bytes. Therefore the processed file must have no
 // names, or the Gecko file no code.
 
-import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
 
@@ -58,10 +60,23 @@ function close(what, gecko, processed) {
   say(at < 0, `${what} (${gecko.length})`, `at ${at}: ${gecko[at]} | ${processed[at]}`);
 }
 
+function contentOf(file) {
+  const bytes = readFileSync(file);
+  return JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
+}
+
+/** Writes a profile in the processed format without the weights of its samples. Returns the path. */
+function withoutWeights(file, directory) {
+  const profile = contentOf(file);
+  for (const { samples } of profile.threads) Object.assign(samples, { weight: null, weightType: "samples" });
+  const path = join(directory, "processed.json");
+  writeFileSync(path, JSON.stringify(profile));
+  return path;
+}
+
 /** Returns the libraries of every process of a file in the Gecko format, by process number. */
 function librariesOf(file) {
-  const bytes = readFileSync(file);
-  const root = JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
+  const root = contentOf(file);
   return new Map([root, ...(root.processes ?? [])].map((one) => [`${one.threads[0]?.pid}`, one.libs ?? []]));
 }
 
@@ -227,7 +242,9 @@ async function compare(gecko, processed) {
 }
 
 async function main([gecko, processed]) {
-  const viewers = [gecko, processed].map((file) => new Viewer(realpathSync(file)));
+  const directory = mkdtempSync(join(tmpdir(), "agree-"));
+  const files = [realpathSync(gecko), withoutWeights(processed, directory)];
+  const viewers = files.map((file) => new Viewer(file));
   try {
     for (const viewer of viewers) await viewer.load();
     const first = await look(viewers[0], librariesOf(gecko));
@@ -238,6 +255,7 @@ async function main([gecko, processed]) {
     say(false, "the viewer answers", error.message);
   } finally {
     for (const viewer of viewers) await viewer.close();
+    rmSync(directory, { recursive: true });
   }
   console.log(`${passes} passed, ${failures} failed`);
   return failures > 0 ? 1 : 0;
