@@ -175,7 +175,7 @@ impl Samples {
             "time, running or waiting"
         };
         say(&format!(
-            "\n{} sampling intervals, {:.1} ms of {time} in all processes",
+            "\n{} samples, {:.1} ms of {time} in all processes",
             self.count, self.all_ms
         ));
         if let (Some(interval), Some(source)) = (self.interval_ms, &self.source) {
