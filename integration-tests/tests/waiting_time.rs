@@ -1,5 +1,5 @@
-//! Tests of waiting time, with a program that measures its own waits: the weights of a thread's samples add
-//! up to its life, and each function has its share.
+//! Tests of waiting time, with a program that measures its own waits: the weights of a thread's
+//! samples add up to its life, and each function has its share.
 //!
 //! The bounds are wide: a busy machine disturbs the program's own measurements. `figures --
 //! known_waits` measures what is promised.

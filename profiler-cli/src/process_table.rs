@@ -107,7 +107,8 @@ fn cells(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The part of a process's processor time that is in samples, rounded down. Empty if it is not known.
+/// The part of a process's processor time that is in samples, rounded down. Empty if it is not
+/// known.
 fn in_samples(row: &Row) -> String {
     let known = row.observed.filter(|time| time.used_us > 0);
     known.map_or_else(String::new, |time| {

@@ -91,8 +91,14 @@ pub mod observed {
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
+    pub use crate::sampler::observed_place::ObservedPlace;
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
     pub use crate::sampler::observed_waits::{
-        BegunSample, ObservedClock, ObservedPlace, ObservedThreads, SampledThread, WantedSample,
+        BegunSample, ObservedClock, ObservedThreads, SampledThread, WantedSample,
     };
 }
 

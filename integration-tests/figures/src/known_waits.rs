@@ -1,4 +1,5 @@
-//! Group `known_waits`: the waiting time in a profile, compared with the measurements of the program.
+//! Group `known_waits`: the waiting time in a profile, compared with the measurements of the
+//! program.
 //!
 //! `share_error_pct` is the largest difference between a function's share of its thread's time in
 //! the profile and the share that the program has measured, in points, over all threads and

@@ -1,8 +1,8 @@
-//! A program that knows how long each of its threads waits, and in which function; and the same as
-//! its profile says it.
+//! A program that measures how long each of its threads waits in each function, and the same times
+//! from its profile.
 //!
 //! Used by the tests `waiting_time` and by the figures `known_waits`. The program is `program.c`. It
-//! prints what it knows. A profile says it by the weights of its samples.
+//! prints its measurements. In the profile, the times are the sums of the weights of samples.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -3,7 +3,8 @@
 //! [`mod@own_process`] runs a test in a separate process, [`watchdog`] ends a test that hangs,
 //! [`patience`] waits for events without assumptions about the speed of the machine, [`counting`]
 //! counts allocations, [`threads`] and `forks` run a part of a test elsewhere, [`http`] asks
-//! servers, [`protobuf`] reads messages, and [`mod@auto_traits`] and [`matching`] contain assertions.
+//! servers, [`protobuf`] reads messages, and [`mod@auto_traits`] and [`matching`] contain
+//! assertions.
 //!
 //! The crate depends on no other crate of the workspace, so every crate can use it.
 

@@ -1,8 +1,8 @@
-//! Tests that each format of an export has the same sums as `profiler info`: for every function and
-//! in total, with processor time and with all time.
+//! Tests that each format of an export has the same time as `profiler info` for every function, with
+//! processor time and with all time.
 //!
-//! The formats are read according to their own rules, not with the code that writes them. Perfetto
-//! is not among them: its samples have no weights.
+//! The formats are read according to their own rules, not with the code that writes them. Not tested
+//! are Perfetto, whose samples have no weights, and ClickHouse.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;

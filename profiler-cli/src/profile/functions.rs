@@ -1,9 +1,9 @@
 //! The cost of functions: of each function itself, and with all its callees.
 //!
 //! Used by `profiler info` and `profiler diff`. The cost of a sample is the time that it stands
-//! for, and the part of this time in which the thread ran. This cost is the innermost function's own cost. It is
-//! added once to the total of every function on the stack, even if the function calls itself. The
-//! cost of a sample without a stack is in the total of all samples, and in no function.
+//! for, and the part of this time in which the thread ran. This cost is the innermost function's own
+//! cost. It is added once to the total of every function on the stack, even if the function calls
+//! itself. The cost of a sample without a stack is in the total of all samples, and in no function.
 //! Invariants: memory grows with the samples in the file and their stacks, not with the numbers in
 //! the file; time grows with the samples and the table of stacks, not with the depth of each sample.
 //!

@@ -22,6 +22,13 @@
 
 use crate::time::Timestamp;
 
+/// Converts nanoseconds to units of timestamps. The interval of the session is `tick` of these units,
+/// and `interval_ns` nanoseconds.
+pub(super) fn time_of_ns(ns: u64, tick: u64, interval_ns: u64) -> u64 {
+    let time = u128::from(ns) * u128::from(tick) / u128::from(interval_ns.max(1));
+    u64::try_from(time).unwrap_or(u64::MAX)
+}
+
 /// The part of a thread's life that its samples stand for. All times are in units of timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CoveredTime {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use super::arming::{Arming, leave_alone};
 use super::asking;
 use super::control::count;
+use super::covered_time::time_of_ns;
 use super::quiet_period::QuietPeriod;
 use super::sample_recorder::SampleRecorder;
 use super::schedule::now;
@@ -294,8 +295,7 @@ impl Looking {
 
     /// A time in units of timestamps.
     fn time_of(&self, ns: u64) -> u64 {
-        let time = u128::from(ns) * u128::from(self.tick) / u128::from(self.tick_ns);
-        u64::try_from(time).unwrap_or(u64::MAX)
+        time_of_ns(ns, self.tick, self.tick_ns)
     }
 
     /// Records the waits up to now for which an entry is due, or all waits if `is_asked`.

@@ -71,6 +71,7 @@ native! {
     pub(crate) mod observed;
     mod observed_counters;
     pub(crate) mod observed_look;
+    pub(crate) mod observed_place;
     mod observed_threads;
     pub(crate) mod observed_waits;
     mod overhead_budget;

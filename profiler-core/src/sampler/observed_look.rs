@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::calls::CodeBytes;
-use super::covered_time::CoveredTime;
+use super::covered_time::{CoveredTime, time_of_ns};
 use super::looking::MAX_UNTAKEN;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_threads::{ObservedThread, ThreadTable};
@@ -59,8 +59,7 @@ pub(super) struct LookTimes {
 impl LookTimes {
     /// A time in units of timestamps.
     pub(super) fn time_of(&self, ns: u64) -> u64 {
-        let time = u128::from(ns) * u128::from(self.tick) / u128::from(self.interval_ns.max(1));
-        u64::try_from(time).unwrap_or(u64::MAX)
+        time_of_ns(ns, self.tick, self.interval_ns)
     }
 }
 

@@ -26,18 +26,18 @@ use super::covered_time::CoveredTime;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_counters::ObservedCounters;
 use super::observed_look::{FindFiles, LookBudget, LookTaken, LookTimes, add_time, end_wait};
+use super::observed_place::ObservedPlace;
 use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
 use super::schedule::now;
 use super::targets::listing_pause;
-use crate::ids::{ProcessId, ProcessStart, ThreadId};
+use crate::ids::{ProcessId, ThreadId};
 use crate::params::{Features, SessionParams};
 use crate::sys::native::other_process::{OtherProcess, ProgramPlace};
 use crate::sys::native::{tasks, timer};
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// The shortest time between two looks. The reader's passes are further apart, at random, so that
-/// looks do not keep step with a program.
+/// The shortest time between two looks. The passes of the reader are further apart and have jitter.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The same as a multiple of the time that a look takes.
 const SHARE: u32 = 100;
@@ -46,23 +46,6 @@ const SHARE_OF_PART: u32 = 10;
 /// The processor time that a process may use for its end, in nanoseconds: if it has used no more
 /// since its clock was last read, its threads have waited until then.
 const END_NS: u64 = 1_000_000;
-/// The longest time from the start of a program until the reader meets it, in nanoseconds.
-const MEETING_NS: u64 = 10_000_000_000;
-
-/// The process that is looked at.
-#[derive(Clone, Copy, Debug)]
-pub struct ObservedPlace {
-    /// Its number, as this process sees it.
-    pub pid: ProcessId,
-    /// When it began. `None` if it is not found, or this process may not inspect it: then there are
-    /// no looks.
-    pub start: Option<ProcessStart>,
-    /// The processor time of the process when its program began, in nanoseconds.
-    pub base_ns: u64,
-    /// When the program began, as it claims.
-    pub began: Timestamp,
-}
-
 /// A thread that has taken a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledThread {
@@ -202,15 +185,6 @@ pub struct ObservedThreads {
     skipped_ns: u64,
 }
 
-/// When a program began, as its file claims: not much before it is met. Otherwise now.
-fn believable(began: Timestamp, process: &ObservedProcess) -> Timestamp {
-    let now = Timestamp::now();
-    let longest = process.pool().ticks_in(MEETING_NS);
-    let since = now.raw().checked_sub(began.raw());
-    let is_believable = since.is_some_and(|since| since <= longest);
-    if is_believable { began } else { now }
-}
-
 impl ObservedThreads {
     /// For a process whose samples `process` gets, in a session with these parameters.
     #[must_use]
@@ -223,7 +197,7 @@ impl ObservedThreads {
         Self {
             place,
             threads: ThreadTable::new(
-                (main, believable(place.began, process)),
+                (main, place.checked_start(process)),
                 place.base_ns,
                 filter,
             ),

@@ -23,6 +23,7 @@
 //!
 //! Without a budget, only the handlers are counted.
 
+use super::covered_time::time_of_ns;
 use std::time::Duration;
 
 use crate::params::OverheadBudget;
@@ -120,8 +121,7 @@ impl OverheadControl {
 
     /// A processor time in units of timestamps.
     pub(super) fn time_of(&self, cpu_ns: u64) -> u64 {
-        let time = u128::from(cpu_ns) * u128::from(self.tick) / u128::from(self.least_ns);
-        u64::try_from(time).unwrap_or(u64::MAX)
+        time_of_ns(cpu_ns, self.tick, self.least_ns)
     }
 
     /// Forgets the costs so far, after a pause.

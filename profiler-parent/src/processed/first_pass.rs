@@ -28,12 +28,12 @@ use profiler_core::internal::reader::{
     ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot, ThreadInfo,
 };
 use profiler_core::time::Timestamp;
-use profiler_gecko::CategoryRow;
 use profiler_gecko::model::{Place, ThreadOwners};
 
 use super::borders::{BorderThread, Borders, MAX_WAIT_FRAMES, WaitStack};
 use super::counter_rows::CounterRows;
 use super::earlier::{CountersAtEnd, EarlierEntries, LeftOutThreads, key_of};
+pub(super) use super::first_pass_terms::FirstPassTerms;
 use super::frames::{Frames, KnownDefinitions, MemberNumber, Translation};
 use super::libs::Libs;
 use super::rows::Rows;
@@ -42,8 +42,6 @@ use super::stacks::{NodeId, Paths, StackKind, Stacks};
 use super::store::RowStore;
 use super::strings::ProfileStrings;
 use super::thread_cap::ThreadCap;
-use super::tick_detail::WallSeconds;
-use super::window::Window;
 
 /// The tables that all processes share in the first pass.
 #[derive(Debug)]
@@ -185,40 +183,6 @@ impl SortedProcess {
         if let Some(thread) = self.threads.get_mut(place) {
             thread.delivery.outside = thread.delivery.outside.saturating_add(entries);
         }
-    }
-}
-
-/// The parameters of the first pass. Only the tick differs between processes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FirstPassTerms<'a> {
-    pub(super) window: Window,
-    pub(super) categories: &'a [CategoryRow],
-    /// Time between two ticks of the sampler, in timestamps; 0 if it is not known.
-    pub(super) tick: u64,
-    /// The same in nanoseconds.
-    pub(super) interval_ns: u64,
-    /// The end of the process, or of the recording.
-    pub(super) end: Timestamp,
-    /// The seconds of which only some values of counters are kept, without overhead; `None` to keep
-    /// everything.
-    pub(super) downsampling: Option<WallSeconds>,
-}
-
-impl FirstPassTerms<'_> {
-    /// The weight of a sample that stands for this number of ticks: nanoseconds, or the number if the
-    /// interval is not known.
-    fn weight_of_ticks(&self, ticks: u64) -> u64 {
-        ticks.saturating_mul(self.interval_ns.max(1))
-    }
-
-    /// The weight of a sample that stands for a time, in timestamps; that of one tick if the interval
-    /// is not known.
-    fn weight_of_time(&self, time: u64) -> u64 {
-        if self.interval_ns == 0 {
-            return self.weight_of_ticks(1);
-        }
-        let ns = u128::from(time) * u128::from(self.interval_ns) / u128::from(self.tick.max(1));
-        u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 

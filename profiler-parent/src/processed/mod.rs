@@ -28,6 +28,7 @@ mod counter_rows;
 mod counters;
 mod earlier;
 mod first_pass;
+mod first_pass_terms;
 mod frames;
 mod generated;
 mod late;

@@ -62,10 +62,10 @@ impl Ledger<'_> {
         Ok(shown)
     }
 
-    /// Writes the weight of each sample: the time before it that it stands for. Because weights are in
-    /// milliseconds, the viewer's tables show times. The member `weightsAreTimeBefore` tells these profiles from
-    /// imported ones, whose samples stand for the time after them. If the interval is not known, the
-    /// weight is a number of intervals.
+    /// Writes the weight of each sample: the time before it that it stands for. Because weights are
+    /// in milliseconds, the viewer's tables show times. The member `weightsAreTimeBefore` tells these
+    /// profiles from imported ones, whose samples stand for the time after them. If the interval is
+    /// not known, the weight is a number of intervals.
     fn weights<W: Write>(&self, samples: &Rows<4>, out: &mut JsonWriter<W>) -> io::Result<()> {
         if self.process.interval_ns() <= 0 {
             samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?;

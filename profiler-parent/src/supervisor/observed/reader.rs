@@ -193,7 +193,7 @@ impl ObservedReader {
     }
 
     /// Writes the processor time of programs, and how much of it is in samples, to the process table:
-    /// of all programs if `of_all`, otherwise of those that are not idle.
+    /// of all programs if `of_all`, otherwise of the active ones.
     fn publish_times(&mut self, of_all: bool) {
         let told = |reading: &&Reading| of_all || reading.turn.is_not_idle();
         let told = self.programs.iter().filter(|(_, reading)| told(reading));
