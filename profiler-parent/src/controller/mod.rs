@@ -87,9 +87,11 @@
 //!   within the limit. At most half of the limit is taken in this way. Beyond that the limit is
 //!   exceeded, and `over` reports it: otherwise one hostile process, which could take as much
 //!   memory by other means anyway, could also destroy the data of all others.
-//! - Each event costs O(log n) for n processes. A report of a process asks at most eight others.
-//!   All processes can be asked only if memory is missing under the limit: after the limit was
-//!   lowered, for the reserve for joins, or for an excess.
+//! - Each event costs O(log n) for n processes. A report of a process asks at most eight others, and
+//!   a join and the first report of a process at most 64 for unused parts of their loans
+//!   (`admission`). All processes
+//!   can be asked only if memory is missing under the limit: after the limit was lowered, for the
+//!   reserve for joins, or for an excess.
 
 mod account;
 mod accounts;
@@ -110,7 +112,7 @@ use profiler_core::time::Timestamp;
 
 use account::Account;
 use accounts::Accounts;
-use reclaim::{Demand, reclaim};
+use reclaim::{Demand, UnusedPart, reclaim};
 
 pub(crate) use limit::MemoryLimit;
 pub use messages::{Command, DeadPoolMemory, Event, Policy, ProcessFigures, Refusal};
@@ -261,9 +263,10 @@ impl Controller {
     }
 
     fn update(&mut self, key: PoolId, update: &Update, out: &mut Vec<Command>) {
-        if !self.accounts.get(key).is_some_and(Account::is_alive) {
+        let Some(account) = self.accounts.get(key).filter(|one| one.is_alive()) else {
             return;
-        }
+        };
+        let is_first = !account.has_reported();
         let recorded = update
             .newly_released
             .iter()
@@ -273,6 +276,9 @@ impl Controller {
         self.settle(key, |account, now, page| account.learn(update, now, page));
         self.serve(key, update.wanted_bytes, recorded, out);
         self.send(key, out);
+        if is_first {
+            self.recall_loans(out);
+        }
     }
 
     /// The bytes by which charged memory and the reserve for joins exceed the limit once all
@@ -289,7 +295,7 @@ impl Controller {
         let demand = Demand {
             bytes: self.missing(),
             older_than: Timestamp::MAX,
-            quiet_since: None,
+            unused: UnusedPart::All,
             creditor: None,
             owners: usize::MAX,
         };

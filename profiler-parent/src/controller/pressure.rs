@@ -11,7 +11,7 @@ use profiler_core::time::Timestamp;
 use super::Controller;
 use super::account::Account;
 use super::messages::Command;
-use super::reclaim::{Demand, reclaim};
+use super::reclaim::{Demand, UnusedPart, reclaim};
 use super::rule::{self, Need};
 
 impl Controller {
@@ -102,14 +102,13 @@ impl Controller {
             account.coming
         });
         let bytes = rule::pages_up(bytes.saturating_sub(coming.unwrap_or(0)), self.policy.page);
-        let quiet_since = Some(
-            self.now
-                .saturating_sub(rule::quiet_after(self.limit).max(1)),
-        );
+        let quiet_since = self
+            .now
+            .saturating_sub(rule::quiet_after(self.limit).max(1));
         let demand = Demand {
             bytes,
             older_than,
-            quiet_since,
+            unused: UnusedPart::QuietSince(quiet_since),
             creditor: Some(key),
             owners: rule::ASKED_AT_ONCE,
         };

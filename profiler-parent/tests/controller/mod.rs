@@ -3,6 +3,7 @@
 mod child;
 mod crowd;
 mod ledger;
+mod loans;
 mod properties;
 mod rules;
 mod simulation;

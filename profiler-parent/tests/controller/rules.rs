@@ -16,6 +16,7 @@ const POLICY: Policy = Policy {
     floor: 4 * PAGE,
     page: PAGE,
     initial: 0,
+    usual: 0,
     reserve: 0,
 };
 
