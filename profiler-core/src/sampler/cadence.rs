@@ -3,16 +3,17 @@
 //! Used by `thread`. If the triggers are timers or perf events, passes only collect samples. While
 //! threads run, passes are [`BUSY`] apart, or more if the process's clock takes long to read, if the
 //! interval is long, or if the overhead budget makes it longer. While no thread runs, the time
-//! between two passes doubles from pass to pass, up to [`longest_pause`]. The first of
-//! these times after the start of the sampler is [`BUSY`].
+//! between two passes grows in proportion to the time since the last pass that had work
+//! (`wait_period::look_pause`), up to [`longest_pause`].
 //!
 //! With the source `signal`, and in sessions without stacks, there is a pass at each interval while
 //! threads run.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::sample_handler::SlotReader;
 use super::schedule::{Schedule, jittered, now};
+use super::wait_period::look_pause;
 use crate::time::Timestamp;
 
 /// The shortest time between two passes while threads run, see [`least_pause`].
@@ -35,7 +36,7 @@ pub(super) struct Passed {
     pub(super) has_work: bool,
     /// Whether any thread of the program has run, or a thread waited for the pass.
     pub(super) has_run: bool,
-    /// The time until the next pass if `has_work`.
+    /// The shortest time until the next pass.
     pub(super) least: Duration,
     /// The longest time until the next pass.
     pub(super) most: Duration,
@@ -45,7 +46,11 @@ pub(super) struct Passed {
 #[derive(Debug)]
 pub(super) enum Cadence {
     /// The triggers are timers or perf events: passes only collect the samples.
-    Collecting { pause: Duration },
+    Collecting {
+        pause: Duration,
+        /// The last pass that had work.
+        worked: Instant,
+    },
     /// Each pass asks threads for samples, or records processor time.
     Sampling { schedule: Schedule, idle: u32 },
 }
@@ -71,7 +76,10 @@ impl Cadence {
     pub(super) fn new(collects: bool, interval: Duration) -> Self {
         if collects {
             // The first pass finds few threads: a program usually starts its threads afterwards.
-            Self::Collecting { pause: BUSY / 2 }
+            Self::Collecting {
+                pause: BUSY / 2,
+                worked: now(),
+            }
         } else {
             let schedule = Schedule::new(interval, now());
             Self::Sampling { schedule, idle: 0 }
@@ -87,14 +95,20 @@ impl Cadence {
             most,
         } = *passed;
         match self {
-            Self::Collecting { pause } => {
-                *pause = if has_work {
-                    jittered(least, Timestamp::now())
-                } else {
-                    (*pause * 2).min(most)
-                };
-                slots.wake_at_next(!has_work);
-                if !has_work && slots.has_waiting() {
+            Self::Collecting { pause, worked } => {
+                let moment = now();
+                if has_work {
+                    *worked = moment;
+                }
+                let idle = moment.saturating_duration_since(*worked);
+                let next = look_pause(idle, least, most);
+                *pause = jittered(next, Timestamp::now()).min(most.max(least));
+                // A sample does not wake the sampler while passes are frequent. Otherwise looks would
+                // come at the moments at which the program works, and find too many of the waits of
+                // these moments.
+                let is_rare = *pause > least * 2;
+                slots.wake_at_next(is_rare);
+                if is_rare && slots.has_waiting() {
                     // These samples were published before `wake_at_next`, so no handler wakes the
                     // sampler.
                     *pause = BUSY;
@@ -107,7 +121,7 @@ impl Cadence {
     /// Notes that there was no pass, because sampling is paused.
     pub(super) const fn rest(&mut self) {
         match self {
-            Self::Collecting { pause } => *pause = IDLE.0,
+            Self::Collecting { pause, .. } => *pause = IDLE.0,
             Self::Sampling { idle, .. } => *idle = idle.saturating_add(1),
         }
     }
@@ -115,7 +129,7 @@ impl Cadence {
     /// The time until the next pass.
     pub(super) fn next(&mut self) -> Duration {
         match self {
-            Self::Collecting { pause } => *pause,
+            Self::Collecting { pause, .. } => *pause,
             Self::Sampling { schedule, idle } => {
                 let next = schedule.after_tick(now());
                 if *idle > MAX_IDLE {
@@ -135,11 +149,11 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_first_pass_in_which_no_thread_runs_is_soon_followed_by_another() {
-        let Cadence::Collecting { pause } = Cadence::new(true, MS) else {
+    fn the_first_pass_comes_sooner_than_the_others() {
+        let Cadence::Collecting { pause, .. } = Cadence::new(true, MS) else {
             panic!("no timers");
         };
-        assert!(pause * 2 <= BUSY, "{pause:?}");
+        assert!(pause < BUSY * 3 / 4, "{pause:?}");
     }
 
     #[test]

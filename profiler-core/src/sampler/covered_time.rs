@@ -3,14 +3,15 @@
 //! Used by `wait_period`, which has one [`CoveredTime`] for each thread. A sample of a thread that
 //! runs stands for the processor time since the sample before. The rest of the thread's lifetime is
 //! in its waits. The probability that a look finds a thread in a wait is the wait's share of the
-//! thread's lifetime, so the wait that a look finds gets all time that no sample has yet:
+//! thread's lifetime. Each of the waits that two successive looks find therefore gets half of the time
+//! between these looks. If a sample was taken in between, the first wait gets the time up to the
+//! sample, and the second wait gets the time after it:
 //!
 //! ```text
 //! thread   ──wait A──┬runs┬──wait B──┬runs┬──wait A──┬runs┬──wait B──
-//! looks    │ A                          │ B                       │ B goes on
-//! samples                       ▲ 1 ms
-//! weights  A: from the start of   B: from the first look to the
-//!          the thread to the look    second, without the 1 ms
+//! looks    │ A                    │ B              │ A              │ B
+//! samples                                                ▲ 1 ms
+//! weights  │ A ─────── │ B ────────────── │ A ────────── │ 1 │ B ───
 //! ```
 //!
 //! Run delay, the time in which a thread is ready to run but has no processor, is not a wait. It is
@@ -70,6 +71,11 @@ impl CoveredTime {
     /// Notes a run delay of the thread.
     pub(super) const fn delay(&mut self, time: u64) {
         self.delayed = self.delayed.saturating_add(time);
+    }
+
+    /// The run delay of the thread since its last sample.
+    pub(super) const fn delayed(&self) -> u64 {
+        self.delayed
     }
 
     /// Counts a sample that is taken `at` this time while the thread runs, with the processor time

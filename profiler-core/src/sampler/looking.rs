@@ -212,15 +212,16 @@ impl Looking {
         target: &mut Target,
         place: WaitPlace,
     ) {
+        let found = Timestamp::now();
+        let unsampled = self.time_of(unsampled_ns(target));
+        target.waits.ends_halfway_to(found, unsampled);
         if let Some(unrecorded) = target.waits.end(None, self.tick) {
             recorder.record_wait(target.tid, unrecorded, false);
         }
-        let found = Timestamp::now();
         let mut time = target.waits.time;
         if time.is_complete(found, self.tick) {
             return target.waits.has_run(false);
         }
-        let unsampled = self.time_of(unsampled_ns(target));
         let at = time.begin_of_wait(found, unsampled);
         let ticks = time.begin_wait(at, unsampled, self.tick);
         let is_recorded = match place {

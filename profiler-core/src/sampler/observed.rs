@@ -91,7 +91,8 @@ pub struct ObservedFiles {
     /// For waiting threads, whose frame pointer is not known: a failure may spoil it.
     waiting_cache: Cache,
     frames: Vec<PlacedFrame>,
-    plain: Vec<Frame>,
+    /// The frames of the stack that was recorded last.
+    pub(super) plain: Vec<Frame>,
 }
 
 impl Default for ObservedFiles {
@@ -351,7 +352,7 @@ impl ObservedProcess {
         &mut self,
         files: &mut ObservedFiles,
         thread: ThreadId,
-        (at, cpu_ns, span): (Timestamp, u64, SampleSpan),
+        sample: (Timestamp, u64, SampleSpan),
         walked: Walked,
     ) -> bool {
         let first = files.frames.len().saturating_sub(walked.len);
@@ -363,12 +364,24 @@ impl ObservedProcess {
             _ => true,
         };
         files.plain.extend(frames.filter(is_shown));
+        self.add_frames(thread, sample, &files.plain, (walked.cut, walked.failed))
+    }
+
+    /// Records a sample with these frames, the outermost first; false if it was dropped. `cut` and
+    /// `failed` are those of [`Sample`].
+    pub(super) fn add_frames(
+        &mut self,
+        thread: ThreadId,
+        (at, cpu_ns, span): (Timestamp, u64, SampleSpan),
+        frames: &[Frame],
+        (cut, failed): (bool, bool),
+    ) -> bool {
         let sample = Sample {
             at,
             cpu_ns: Some(cpu_ns),
-            frames: &files.plain,
-            cut: walked.cut,
-            failed: walked.failed,
+            frames,
+            cut,
+            failed,
         };
         self.samples
             .add_sample(&mut self.writer, thread, &sample, span)
@@ -410,17 +423,9 @@ impl ObservedProcess {
     pub(super) fn add_bare(
         &mut self,
         thread: ThreadId,
-        (at, cpu_ns, span): (Timestamp, u64, SampleSpan),
+        sample: (Timestamp, u64, SampleSpan),
     ) -> bool {
-        let sample = Sample {
-            at,
-            cpu_ns: Some(cpu_ns),
-            frames: &[],
-            cut: false,
-            failed: false,
-        };
-        self.samples
-            .add_sample(&mut self.writer, thread, &sample, span)
+        self.add_frames(thread, sample, &[], (false, false))
     }
 }
 

@@ -7,13 +7,15 @@
 //! has finished its samples before.
 //!
 //! Invariants: the process is not disturbed; a look reads a limited number of threads and copies a
-//! limited number of stacks ([`LookBudget`]); a stack is recorded only if its thread has not run
-//! while it was copied.
+//! limited number of stacks ([`LookBudget`]); a copied stack is recorded only if its thread has not
+//! run while it was copied. Otherwise, the look records a stack that is known for this place
+//! (`known_stacks`).
 
 use std::ops::Range;
 
 use super::calls::CodeBytes;
 use super::covered_time::{CoveredTime, time_of_ns};
+use super::known_stacks::KnownStacks;
 use super::looking::MAX_UNTAKEN;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_threads::{ObservedThread, ThreadTable};
@@ -72,6 +74,8 @@ struct FoundWait {
     /// The stack among the words of all stacks.
     words: Range<usize>,
     is_cut: bool,
+    /// Whether the wait ended before its stack was copied: it gets a stack that is known.
+    has_ended: bool,
 }
 
 /// What a look has found.
@@ -180,7 +184,8 @@ impl LookTaken {
         }
     }
 
-    /// Copies the stack of a waiting thread. Nothing is found if it no longer waits there.
+    /// Copies the stack of a waiting thread. If it no longer waits there, and no stack of this place
+    /// is known, nothing is found.
     fn copy(
         &mut self,
         other: &OtherProcess,
@@ -202,6 +207,15 @@ impl LookTaken {
         if is_whole {
             let is_cut = read.is_cut || read.bytes >= STACK_BYTES;
             self.found((tid, WaitPlace::Known(wait)), at, start..end, is_cut);
+        } else if thread.stacks.find(WaitPlace::Known(wait)).is_some() {
+            self.waits.push(FoundWait {
+                tid,
+                place: WaitPlace::Known(wait),
+                at,
+                words: start..start,
+                is_cut: false,
+                has_ended: true,
+            });
         }
     }
 
@@ -218,6 +232,7 @@ impl LookTaken {
             at,
             words,
             is_cut,
+            has_ended: false,
         });
     }
 
@@ -243,16 +258,19 @@ impl LookTaken {
             let Some(thread) = thread.filter(|thread| thread.sampled_at < found.at) else {
                 continue; // it has run again
             };
+            let unsampled = times.time_of(thread.unrecorded_ns());
+            thread.waits.ends_halfway_to(found.at, unsampled);
             end_wait(process, (found.tid, thread), times.tick, false);
             let mut time = thread.waits.time;
             if time.is_complete(found.at, times.tick) {
                 continue;
             }
-            let unsampled = times.time_of(thread.unrecorded_ns());
             let at = time.begin_of_wait(found.at, unsampled);
             thread.begin_row(process, found.tid, at);
             let span = SampleSpan::wait(time.begin_wait(at, unsampled, times.tick));
-            if self.record_wait((files, process), found, (at, 0, span), find_files) {
+            let stacks = &mut thread.stacks;
+            let sample = (at, 0, span);
+            if self.record_wait((files, process), (found, stacks), sample, find_files) {
                 thread.waits.begin(found.place, found.at, now(), time);
             }
         }
@@ -262,10 +280,17 @@ impl LookTaken {
     fn record_wait(
         &self,
         (files, process): (&mut ObservedFiles, &mut ObservedProcess),
-        found: &FoundWait,
+        (found, stacks): (&FoundWait, &mut KnownStacks),
         sample: (Timestamp, u64, SampleSpan),
         find_files: FindFiles<'_>,
     ) -> bool {
+        if found.has_ended {
+            let known = stacks.find(found.place);
+            return known.is_some_and(|known| {
+                let ends = (known.is_cut, known.has_failed);
+                process.add_frames(found.tid, sample, &known.frames, ends)
+            });
+        }
         let (WaitPlace::Known(wait), Some(memory)) = (found.place, &self.memory) else {
             return process.add_bare(found.tid, sample);
         };
@@ -279,7 +304,10 @@ impl LookTaken {
         if walked.unknown.is_some() && find_files(files, process) {
             walked = process.walk_waiting(files, wait, &stack, &code);
         }
-        process.add_walked(files, found.tid, sample, walked)
+        let ends = (walked.cut, walked.failed);
+        let is_recorded = process.add_walked(files, found.tid, sample, walked);
+        stacks.note(found.place, &files.plain, ends);
+        is_recorded
     }
 }
 

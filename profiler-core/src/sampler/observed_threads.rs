@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use super::known_stacks::KnownStacks;
 use super::observed::ObservedProcess;
 use super::schedule::now;
 use super::wait_period::WaitPeriod;
@@ -49,6 +50,7 @@ pub(super) struct ObservedThread {
     /// Whether a look has read how long it was ready to run and did not.
     pub(super) has_delay: bool,
     pub(super) waits: WaitPeriod,
+    pub(super) stacks: KnownStacks,
     /// Whether its time up to the next look is not to be recorded.
     pub(super) is_after_pause: bool,
     /// Whether it has ended, or another thread has its number.
@@ -71,6 +73,7 @@ impl ObservedThread {
             activity: ThreadActivity::default(),
             has_delay: false,
             waits: WaitPeriod::new(),
+            stacks: KnownStacks::default(),
             is_after_pause: false,
             is_missing: false,
             was_missing: false,

@@ -196,11 +196,7 @@ impl ObservedThreads {
         let system_tick = u64::try_from(timer::tick().as_nanos()).unwrap_or(0);
         Self {
             place,
-            threads: ThreadTable::new(
-                (main, place.checked_start(process)),
-                place.base_ns,
-                filter,
-            ),
+            threads: ThreadTable::new((main, place.checked_start(process)), place.base_ns, filter),
             counters: ObservedCounters::new(params.features),
             times: LookTimes {
                 tick: process.pool().ticks_in(interval_ns).max(1),

@@ -4,7 +4,7 @@
 //! (`trigger`). The handler claims a slot, copies registers, stack and labels into it, and returns.
 //! It waits for nothing and takes no lock. The sampler's thread empties the slots some milliseconds
 //! later. A handler wakes the sampler's thread when half of the slots are full, and at the first
-//! sample after all threads were idle.
+//! sample after a while without samples (`cadence`).
 //!
 //! The weight of a sample is the processor time that the thread used since its last sample. The
 //! handler computes it from the thread's clock. So the weights of all samples add up to the time

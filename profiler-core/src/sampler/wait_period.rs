@@ -6,8 +6,9 @@
 //! records how long it waited. In between there is one entry every [`LONGEST_UNRECORDED`], so that
 //! a profile of a process that was killed contains the thread.
 //!
-//! The time between two looks at a thread that stays idle grows up to [`RAREST_LOOK`]. It is longer
-//! while no thread of the program runs (`quiet_period`).
+//! The time between two looks at a thread that stays idle grows in proportion to its wait, up to
+//! [`RAREST_LOOK`]: see [`look_pause`]. It is longer while no thread of the program runs
+//! (`quiet_period`).
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +18,22 @@ use crate::time::Timestamp;
 
 /// The longest time of a wait without an entry.
 const LONGEST_UNRECORDED: Duration = Duration::from_secs(300);
-/// The shortest time between two looks at an idle thread.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// The shortest time between two looks at an idle thread. It is shorter than the time between two
+/// passes.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
 /// The longest time between two looks at an idle thread while threads of the program run.
 const RAREST_LOOK: Duration = Duration::from_millis(400);
+/// The time between two looks is this part of the time for which the thread has waited.
+const LOOK_PART: u32 = 8;
+
+/// The time until the next look, or the next pass, if nothing has run for `idle`.
+///
+/// A look gives the time since the last look to the waits that the two have found. If looks become
+/// rare during a long wait, the next wait gets a part of the time of that wait. This rule bounds the
+/// part: about an eighth, or one shortest pause if that is more.
+pub(super) fn look_pause(idle: Duration, shortest: Duration, longest: Duration) -> Duration {
+    (idle / LOOK_PART).max(shortest).min(longest)
+}
 
 /// The place of a recorded wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +68,8 @@ pub(super) struct WaitPeriod {
     looked: Option<Instant>,
     /// When the next look is due; `None` if it is due now.
     next_look: Option<Instant>,
-    /// The time from the next look that finds the same state to the look after it.
-    pause: Duration,
+    /// The first look that found the present state.
+    found: Option<Instant>,
 }
 
 impl WaitPeriod {
@@ -68,7 +81,7 @@ impl WaitPeriod {
             is_settled: false,
             looked: None,
             next_look: None,
-            pause: FIRST_LOOK,
+            found: None,
         }
     }
 
@@ -86,6 +99,24 @@ impl WaitPeriod {
     pub(super) fn lasts_until(&mut self, at: Timestamp) {
         if let Some(now) = &mut self.now {
             now.until = now.until.max(at);
+        }
+    }
+
+    /// Notes that a look finds the thread in another wait at `found`. When the recorded wait ended is
+    /// not known: each of the two waits gets half of the time since it was last seen, without the
+    /// thread's processor time that is in no sample (`unsampled`) and its run delay.
+    pub(super) fn ends_halfway_to(&mut self, found: Timestamp, unsampled: u64) {
+        let delayed = self.time.delayed();
+        if let Some(now) = &mut self.now {
+            let unknown = found.raw().saturating_sub(now.until.raw());
+            let waited = unknown.saturating_sub(unsampled.saturating_add(delayed));
+            // The end of a wait is counted without the run delay.
+            let until = now
+                .until
+                .raw()
+                .saturating_add(delayed)
+                .saturating_add(waited / 2);
+            now.until = Timestamp::from_raw(until).min(found);
         }
     }
 
@@ -115,20 +146,21 @@ impl WaitPeriod {
         self.now.is_some_and(|now| now.place == place)
     }
 
-    /// Notes a look that found the same state, and makes the time between looks longer.
+    /// Notes a look that found the same state.
     pub(super) fn goes_on(&mut self, at: Timestamp, moment: Instant) {
         if let Some(now) = &mut self.now {
             now.until = at;
         }
         self.looked = Some(moment);
-        self.next_look = Some(moment + self.pause);
-        self.pause = (self.pause * 2).min(RAREST_LOOK);
+        let found = *self.found.get_or_insert(moment);
+        let idle = moment.saturating_duration_since(found);
+        self.next_look = Some(moment + look_pause(idle, FIRST_LOOK, RAREST_LOOK));
     }
 
     /// Notes a look at a thread that has run.
     pub(super) fn has_run(&mut self, is_settled: bool) {
         (self.is_settled, self.looked) = (is_settled, None);
-        (self.next_look, self.pause) = (None, FIRST_LOOK);
+        (self.next_look, self.found) = (None, None);
     }
 
     /// Notes an entry that shows where the thread waits. `time` is what the thread's samples stand
@@ -147,7 +179,7 @@ impl WaitPeriod {
             recorded: moment,
         });
         self.has_run(true);
-        self.looked = Some(moment);
+        (self.looked, self.found) = (Some(moment), Some(moment));
     }
 
     /// Ends the wait. Returns the number of ticks of the length `tick` that are not recorded yet,
@@ -254,16 +286,59 @@ mod tests {
     }
 
     #[test]
-    fn looks_at_an_idle_thread_become_rarer_until_it_runs() {
+    fn a_wait_gets_half_of_the_time_in_which_it_ended() {
         let moment = now();
         let mut waits = WaitPeriod::new();
-        assert!(waits.is_due(moment));
-        for _ in 0..10 {
-            waits.goes_on(at(1), moment);
+        waits.ends_halfway_to(at(10), 0);
+        assert!(!waits.is_open());
+        begin(&mut waits, 100, moment);
+        waits.goes_on(at(200), moment);
+        waits.ends_halfway_to(at(300), 0);
+        assert_eq!(waits.end(None, TICK), Some((15, at(250))));
+    }
+
+    #[test]
+    fn processor_time_and_run_delay_are_in_neither_half() {
+        let moment = now();
+        let mut waits = WaitPeriod::new();
+        begin(&mut waits, 100, moment);
+        waits.goes_on(at(200), moment);
+        waits.time.delay(40);
+        waits.ends_halfway_to(at(300), 20);
+        let (ticks, _) = waits.end(None, TICK).unwrap();
+        assert_eq!(ticks, 10 + 2, "of 40 that are left");
+        let mut time = waits.time;
+        assert_eq!(time.begin_wait(at(300), 20, TICK), 2);
+    }
+
+    #[test]
+    fn pauses_grow_with_the_idle_time_within_their_bounds() {
+        let ms = Duration::from_millis;
+        let pause = |idle| look_pause(ms(idle), ms(40), ms(400));
+        assert_eq!([0, 320, 800].map(pause), [40, 40, 100].map(ms));
+        assert_eq!([3200, 60_000].map(pause), [400, 400].map(ms));
+    }
+
+    #[test]
+    fn looks_at_an_idle_thread_become_rarer_until_it_runs() {
+        let begun = now();
+        let mut waits = WaitPeriod::new();
+        assert!(waits.is_due(begun));
+        let mut moment = begun;
+        while waits.is_due(moment) || moment < begun + RAREST_LOOK * 20 {
+            let idle = moment - begun;
+            if waits.is_due(moment) {
+                waits.goes_on(at(1), moment);
+                let next = (idle / LOOK_PART).clamp(FIRST_LOOK, RAREST_LOOK);
+                assert!(!waits.is_due(moment + next - Duration::from_nanos(1)));
+                assert!(waits.is_due(moment + next), "{idle:?}");
+            }
+            moment += FIRST_LOOK;
         }
-        assert!(!waits.is_due(moment + RAREST_LOOK / 2));
-        assert!(waits.is_due(moment + RAREST_LOOK));
+        assert!(!waits.is_due(moment));
         waits.has_run(false);
         assert!(waits.is_due(moment));
+        waits.goes_on(at(2), moment);
+        assert!(waits.is_due(moment + FIRST_LOOK), "as for a new wait");
     }
 }

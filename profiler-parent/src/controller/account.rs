@@ -117,6 +117,12 @@ impl Account {
         answers && self.may_be_served()
     }
 
+    /// Whether a request that it has not answered yet is expected to be answered: it is connected, and
+    /// obeys.
+    pub(super) fn will_answer(&self) -> bool {
+        self.life == Life::Connected && self.excess == 0
+    }
+
     /// Whether it may be given memory: it neither owes nor holds memory against the rule.
     pub(super) fn may_be_served(&self) -> bool {
         self.owed() == 0 && self.excess == 0
@@ -195,8 +201,8 @@ impl Account {
         self.is_recalled = true;
     }
 
-    /// Limits a recall to what the process still does not use, because a recall must not destroy
-    /// data: raises the target to twice the bytes that it holds, at most to the allowance that was
+    /// Limits a recall to what the process still does not use, so that it destroys data only if the
+    /// process more than doubles what it holds in one round trip: raises the target to twice the bytes that it holds, at most to the allowance that was
     /// sent, which is still charged.
     fn keep_used_loan(&mut self, page: u64) {
         if std::mem::take(&mut self.is_recalled) && self.target < self.sent {

@@ -1,8 +1,9 @@
 //! Admission of processes: decides the first allowance of a process, or why it is refused.
 //!
-//! Part of the controller. A process that joins gets a loan: an equal part of the limit. Each
-//! admission makes the loans smaller. The controller then takes back the unused parts of the other
-//! processes' loans, for the next process. Invariant: a process that was refused for lack of
+//! Part of the controller. A process that joins gets a loan: an equal part of seven eighths of the limit, at most
+//! a quarter of the limit. Each admission makes the loans of later processes smaller. The controller
+//! then takes back the unused parts of other processes' loans for the next process, of at most 64
+//! processes at a time. Invariant: a process that was refused for lack of
 //! memory finds memory when it tries again, because its floor is kept free from then on.
 
 use profiler_core::ids::{ByteLimit, PoolId};
@@ -51,8 +52,8 @@ impl Controller {
         Ok(allowance)
     }
 
-    /// Takes back unused parts of loans until the next process finds its loan free. A process that
-    /// does not connect keeps its own.
+    /// Asks for the unused parts of loans that are missing for the loan of the next process. A process
+    /// that does not connect keeps its loan.
     pub(super) fn recall_loans(&mut self, out: &mut Vec<Command>) {
         let processes = self.accounts.alive().saturating_add(1);
         let loan = rule::loan(&self.policy, self.limit, processes);

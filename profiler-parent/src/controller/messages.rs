@@ -19,8 +19,7 @@ pub struct Policy {
     /// Largest first allowance of a joining process when much budget is free: memory that is lent
     /// because no process uses it. Unused parts of it are taken back when others need them.
     pub initial: u64,
-    /// The first allowance of a process whose loan is not larger. At most a quarter of the free
-    /// budget.
+    /// The largest first allowance of a process without a loan. At most a quarter of the free budget.
     pub usual: u64,
     /// Bytes kept free for the next process that joins, so that a spawn rarely has to try twice.
     /// At most a sixteenth of the limit is kept.

@@ -73,7 +73,8 @@
 //! # Consequences
 //!
 //! - A process that does not answer is passed over: its debt stays charged, it is not asked again,
-//!   and other processes are asked instead. After an eighth of the limit has been recorded
+//!   and other processes are asked instead, for data only if it is not expected to give unused
+//!   allowance. After an eighth of the limit has been recorded
 //!   meanwhile, its debt is no longer expected to be paid.
 //! - A dead process is charged with what its pool holds. Its chunks are destroyed by age, like
 //!   those of live processes, with [`Command::DestroyDead`]; a pool without chunks is dropped.
@@ -89,9 +90,9 @@
 //!   memory by other means anyway, could also destroy the data of all others.
 //! - Each event costs O(log n) for n processes. A report of a process asks at most eight others, and
 //!   a join and the first report of a process at most 64 for unused parts of their loans
-//!   (`admission`). All processes
-//!   can be asked only if memory is missing under the limit: after the limit was lowered, for the
-//!   reserve for joins, or for an excess.
+//!   (`admission`). All processes can be asked only if memory is missing under the limit: after the
+//!   limit was lowered, for the reserve for joins, or for an excess. While processes that have not
+//!   answered yet can then give as much unused allowance, no data is taken for it.
 
 mod account;
 mod accounts;
@@ -160,10 +161,7 @@ impl Controller {
             Event::Died { key, pool } => self.bury(key, pool, out),
             Event::DeadDestroyed { key, held_bytes } => self.dead_destroyed(key, held_bytes, out),
             Event::Forgotten { key } => self.forget(key),
-            Event::Occupies { key, true_bytes } => {
-                self.accounts
-                    .change(key, |account| account.occupies(true_bytes));
-            }
+            Event::Occupies { key, true_bytes } => self.occupies(key, true_bytes),
             Event::Overdue => self.accounts.give_up_on_debts_before(None),
             Event::LimitChanged { limit } => self.limit = limit.get(),
         }
@@ -240,6 +238,18 @@ impl Controller {
         self.now = self.now.saturating_add(bytes);
         let then = self.now.saturating_sub(rule::late_after(self.limit));
         self.accounts.give_up_on_debts_before(Some(then));
+    }
+
+    /// Notes how much a process really occupies. If that is against the rule, the accounts' time
+    /// advances, so that debts become late even when nothing is recorded: others make room then.
+    fn occupies(&mut self, key: PoolId, true_bytes: u64) {
+        let excess = self.accounts.change(key, |account| {
+            account.occupies(true_bytes);
+            account.excess()
+        });
+        if excess.is_some_and(|excess| excess > 0) {
+            self.pass_time(rule::late_after(self.limit) / 8);
+        }
     }
 
     fn connect(&mut self, key: PoolId, out: &mut Vec<Command>) {

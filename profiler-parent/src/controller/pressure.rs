@@ -80,7 +80,7 @@ impl Controller {
             self.accounts.change(key, |account| account.target += given);
         }
         need.wanted = wanted.saturating_sub(given);
-        // While memory is missing, `take_missing` already asks all processes for it.
+        // While memory is missing, it is for the limit: `take_missing` asks for it.
         if self.missing() == 0 {
             self.ask_for(key, need.asked(self.policy.page), older_than, out);
         }

@@ -32,10 +32,11 @@ pub(super) struct Demand {
 /// Which part of the processes' unused allowance is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum UnusedPart {
-    /// All of it.
+    /// All of it. Data is not taken for allowance that a process does not use and can give after its
+    /// next answer.
     All,
-    /// What processes have that have not reported since this time, but for room for another chunk.
-    /// Others keep as much unused allowance as they hold.
+    /// The unused allowance of processes that have not reported since this time, except room for
+    /// another chunk. Other processes keep as much unused allowance as they hold.
     QuietSince(u64),
     /// What processes have beyond allowances of this number of bytes, if they have reported that
     /// they do not use it. All keep as much unused allowance as they hold.
@@ -161,8 +162,9 @@ impl Plan<'_> {
     }
 
     fn add_oldest(&mut self) {
+        let needed = self.demand.bytes.saturating_sub(self.pending_unused());
         let mut fresh = self.accounts.oldest_first().peekable();
-        while !self.is_complete() {
+        while self.taken < needed {
             let known = self.next.first().copied();
             // Once the plan has enough owners, the remaining processes are not examined.
             let new = fresh.peek().copied().filter(|(_, key)| self.may_ask(*key));
@@ -179,6 +181,14 @@ impl Plan<'_> {
                 fresh.next();
                 self.add_owner(front.0, front.1);
             }
+        }
+    }
+
+    /// The bytes for which no data is taken.
+    const fn pending_unused(&self) -> u64 {
+        match self.demand.unused {
+            UnusedPart::All => self.accounts.pending_unused(),
+            UnusedPart::QuietSince(_) | UnusedPart::Beyond(_) => 0,
         }
     }
 

@@ -32,7 +32,7 @@ const STEP_PART: u64 = 16;
 /// next.
 const GROWTH_PART: u64 = 4;
 
-/// Loans are made from all of the limit but 1/`KEPT_PART`, which is for growth. A process can record
+/// Loans are made from the limit except 1/`KEPT_PART`, which is for growth. A process can record
 /// its loan at full speed before the parent answers.
 const KEPT_PART: u64 = 8;
 
@@ -72,7 +72,8 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
 /// if that is not more than the usual first allowance.
 pub(super) fn loan(policy: &Policy, limit: u64, processes: u64) -> u64 {
     let part = (limit - limit / KEPT_PART) / processes.max(1);
-    let loan = pages_down(part.min(policy.initial), policy.page);
+    let most = policy.initial.min(limit / GROWTH_PART);
+    let loan = pages_down(part.min(most), policy.page);
     if loan > policy.usual { loan } else { 0 }
 }
 
