@@ -1,0 +1,118 @@
+//! The stacks of a thread's last waits, for waits that end before their stack is copied.
+//!
+//! A look reads where a thread waits, copies the stack, and then checks that the thread has not run
+//! in between. A short wait may end in between. If such a wait were left out, longer waits of the
+//! thread would get its time. The look therefore uses the stack of an earlier wait at the same
+//! place. Used by `observed_look`. Invariants: a thread has at most [`MOST`] stacks, of at most
+//! [`MOST_FRAMES`] frames each; a thread that has waited at one place only has none.
+
+use super::wait_period::WaitPlace;
+use crate::entry::stack::Frame;
+
+/// The most stacks of a thread.
+const MOST: usize = 4;
+/// The most frames of a stack that is kept.
+const MOST_FRAMES: usize = 128;
+
+/// A stack that was copied and unwound.
+#[derive(Debug)]
+pub(super) struct KnownStack {
+    place: WaitPlace,
+    /// Outermost first.
+    pub(super) frames: Vec<Frame>,
+    /// Whether outer frames are missing.
+    pub(super) is_cut: bool,
+    /// Whether a frame could not be unwound.
+    pub(super) has_failed: bool,
+}
+
+/// The stacks of one thread.
+#[derive(Debug, Default)]
+pub(super) struct KnownStacks {
+    /// The place of the first stack, which is not kept: most threads wait at one place only.
+    first: Option<WaitPlace>,
+    /// The one that was noted last is at the end.
+    all: Vec<KnownStack>,
+}
+
+impl KnownStacks {
+    /// The stack of the last wait at a place, if it is kept.
+    pub(super) fn find(&self, place: WaitPlace) -> Option<&KnownStack> {
+        self.all.iter().find(|known| known.place == place)
+    }
+
+    /// Keeps a stack, in place of the one that this place had, or of the oldest one.
+    pub(super) fn note(
+        &mut self,
+        place: WaitPlace,
+        frames: &[Frame],
+        (is_cut, has_failed): (bool, bool),
+    ) {
+        if frames.len() > MOST_FRAMES || *self.first.get_or_insert(place) == place && self.all.is_empty()
+        {
+            return;
+        }
+        let same = self.all.iter().position(|known| known.place == place);
+        let oldest = (self.all.len() >= MOST).then_some(0);
+        let mut room = match same.or(oldest) {
+            Some(index) => self.all.remove(index).frames,
+            None => Vec::with_capacity(frames.len()),
+        };
+        room.clear();
+        room.extend_from_slice(frames);
+        self.all.push(KnownStack {
+            place,
+            frames: room,
+            is_cut,
+            has_failed,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::native::tasks::Wait;
+
+    fn place(pc: u64) -> WaitPlace {
+        WaitPlace::Known(Wait {
+            pc,
+            ..Wait::default()
+        })
+    }
+
+    fn stack(address: u64) -> [Frame; 2] {
+        [Frame::Unknown(1), Frame::Unknown(address)]
+    }
+
+    #[test]
+    fn a_place_has_the_stack_that_was_noted_last() {
+        let mut known = KnownStacks::default();
+        known.note(place(1), &stack(10), (false, false));
+        assert!(known.find(place(1)).is_none(), "the only place");
+        known.note(place(2), &stack(20), (false, false));
+        known.note(place(1), &stack(10), (false, false));
+        known.note(place(3), &[Frame::Unknown(1); MOST_FRAMES + 1], (false, false));
+        assert!(known.find(place(3)).is_none(), "too deep");
+        known.note(place(1), &stack(11), (true, false));
+        let found = known.find(place(1)).unwrap();
+        assert_eq!(found.frames, stack(11));
+        assert!(found.is_cut && !found.has_failed);
+        assert_eq!(known.find(place(2)).unwrap().frames, stack(20));
+    }
+
+    #[test]
+    fn the_stack_that_was_noted_first_makes_room() {
+        let mut known = KnownStacks::default();
+        known.note(place(100), &stack(100), (false, false));
+        for pc in 0..MOST as u64 {
+            known.note(place(pc), &stack(pc), (false, false));
+        }
+        known.note(place(0), &stack(0), (false, false));
+        known.note(place(99), &stack(99), (false, false));
+        assert!(known.find(place(1)).is_none(), "noted before the others");
+        let kept = [0, 2, 3, 99];
+        assert!(kept.iter().all(|pc| known.find(place(*pc)).is_some()));
+        assert_eq!(known.all.len(), MOST);
+    }
+}
