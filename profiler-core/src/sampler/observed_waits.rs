@@ -16,8 +16,9 @@
 //! ```
 //!
 //! Invariants: nothing is read of another process that gets the number of this one; each processor
-//! time is recorded once; the time between two looks is at least [`PAUSE`], and [`SHARE`] times what
-//! the last one has taken, or [`SHARE_OF_PART`] times.
+//! time is recorded once; the time between two looks is at least [`PAUSE`], and on average at least
+//! [`SHARE`] times what a look takes. After a look that had to leave out threads, it is at least
+//! [`SHARE_OF_PART`] times what that look has taken.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ use super::observed_counters::ObservedCounters;
 use super::observed_look::{FindFiles, LookBudget, LookTaken, LookTimes, add_time, end_wait};
 use super::observed_place::ObservedPlace;
 use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
-use super::schedule::now;
+use super::schedule::{now, random_part};
 use super::targets::listing_pause;
 use crate::ids::{ProcessId, ThreadId};
 use crate::params::{Features, SessionParams};
@@ -39,10 +40,15 @@ use crate::time::Timestamp;
 
 /// The shortest time between two looks. The passes of the reader are further apart and have jitter.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The same as a multiple of the time that a look takes.
+/// The average time between two looks, as a multiple of the time that a look takes.
 const SHARE: u32 = 100;
-/// The same if the look had to leave out threads.
+/// The least time to the next look if a look had to leave out threads, as such a multiple.
 const SHARE_OF_PART: u32 = 10;
+/// The average time between two passes of the reader.
+const PASS: Duration = Duration::from_millis(20);
+/// The weights of the last look in the average cost of looks are 1 of these numbers: the first if it
+/// was more expensive. A first look reads unwinding tables, and must not make the next looks rare.
+const COST_LOOKS: (u32, u32) = (8, 2);
 /// The processor time that a process may use for its end, in nanoseconds: if it has used no more
 /// since its clock was last read, its threads have waited until then.
 const END_NS: u64 = 1_000_000;
@@ -164,7 +170,10 @@ pub struct ObservedThreads {
     clock: ObservedClock,
     /// Whether a thread may have run since it was looked at.
     needs_look: bool,
+    /// The earliest time of the next look.
     next_look: Instant,
+    /// The time that a look takes, on average over the last ones.
+    look_cost: Duration,
     next_list: Instant,
     listing_cost: Duration,
     began_look: Instant,
@@ -209,6 +218,7 @@ impl ObservedThreads {
             clock: ObservedClock::new(&place),
             needs_look: true,
             next_look: now(),
+            look_cost: Duration::ZERO,
             next_list: now(),
             listing_cost: Duration::ZERO,
             began_look: now(),
@@ -350,10 +360,14 @@ impl ObservedThreads {
         self.needs_look && self.is_periodic && !self.is_replaced && self.place.start.is_some()
     }
 
-    /// Whether a look is due.
+    /// Whether a look is due. To be called once in a pass. If looks take long, not every pass has
+    /// one: the passes are chosen at random. If the time to the next look depended on what the last
+    /// look has found, short waits would get a part of the time of long ones, or the reverse.
     #[must_use]
     pub fn is_look_due(&self) -> bool {
-        self.needs_look() && now() >= self.next_look
+        let part = random_part(Timestamp::now());
+        let is_chosen = self.is_part || self.look_cost.saturating_mul(SHARE).mul_f64(part) < PASS;
+        self.needs_look() && is_chosen && now() >= self.next_look
     }
 
     /// Begins a look: reads states and counters, and copies stacks. True if there is anything to
@@ -385,8 +399,12 @@ impl ObservedThreads {
 
     fn pause(&mut self) {
         let cost = self.began_look.elapsed();
-        let share = if self.is_part { SHARE_OF_PART } else { SHARE };
-        self.next_look = self.began_look + PAUSE.max(cost.saturating_mul(share));
+        let is_more = cost > self.look_cost;
+        let looks = if is_more { COST_LOOKS.0 } else { COST_LOOKS.1 };
+        self.look_cost = (self.look_cost * (looks - 1) + cost) / looks;
+        let after_part = cost.saturating_mul(SHARE_OF_PART);
+        let pause = if self.is_part { after_part.max(PAUSE) } else { PAUSE };
+        self.next_look = self.began_look + pause;
     }
 
     /// Notes that the process has executed another program: nothing more is recorded.

@@ -19,11 +19,15 @@ pub(super) fn now() -> Instant {
 /// A duration between 75 % and 125 % of `pause`, on average `pause`. The jitter prevents passes from
 /// synchronizing with periodic work of the program.
 pub(super) fn jittered(pause: Duration, at: Timestamp) -> Duration {
+    pause - pause / 4 + (pause / 2).mul_f64(random_part(at))
+}
+
+/// A number from 0 to 1 that cannot be foreseen from the order of times.
+pub(super) fn random_part(at: Timestamp) -> f64 {
     // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the highest bits of the
     // product depend on all bits of the time.
     let part = at.raw().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-    let part = u32::try_from(part).unwrap_or(0);
-    pause - pause / 4 + pause / 2 * part / (1 << 16)
+    f64::from(u16::try_from(part).unwrap_or(0)) / f64::from(1_u32 << 16)
 }
 
 /// The schedule of ticks.
