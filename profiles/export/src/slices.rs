@@ -139,7 +139,7 @@ impl Cut<'_> {
             (TimeKind::Cpu, Some(_)) => (None, whole),
             (TimeKind::Cpu, None) if whole.is_idle || !self.divides => (None, whole),
             // A later sample stands for the remainder.
-            _ if whole.end - whole.start <= wall + self.meta.interval_ns() => {
+            _ if whole.end - whole.start <= wall.saturating_add(self.meta.interval_ns()) => {
                 let end = whole.start.saturating_add(wall);
                 (None, Slice { end, ..whole })
             }
