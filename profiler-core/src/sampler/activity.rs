@@ -15,7 +15,10 @@ use crate::sys::native::tasks;
 /// within [`MOMENT_WITHIN`]. The clocks are not read at the same instant, so the threads may use up
 /// to the sum of this time and the time of two reads of the process's clock before the program is
 /// seen to have run.
-pub(super) const MOMENT: u64 = 50_000;
+///
+/// The wake and the next wait of a thread take longer: a thread that goes from one wait to another is
+/// seen.
+pub(super) const MOMENT: u64 = 2_000;
 const MOMENT_WITHIN: Duration = Duration::from_secs(2);
 
 /// The clocks at the start of a pass.
