@@ -48,7 +48,8 @@ impl KnownStacks {
         frames: &[Frame],
         (is_cut, has_failed): (bool, bool),
     ) {
-        if frames.len() > MOST_FRAMES || *self.first.get_or_insert(place) == place && self.all.is_empty()
+        if frames.len() > MOST_FRAMES
+            || *self.first.get_or_insert(place) == place && self.all.is_empty()
         {
             return;
         }
@@ -92,7 +93,11 @@ mod tests {
         assert!(known.find(place(1)).is_none(), "the only place");
         known.note(place(2), &stack(20), (false, false));
         known.note(place(1), &stack(10), (false, false));
-        known.note(place(3), &[Frame::Unknown(1); MOST_FRAMES + 1], (false, false));
+        known.note(
+            place(3),
+            &[Frame::Unknown(1); MOST_FRAMES + 1],
+            (false, false),
+        );
         assert!(known.find(place(3)).is_none(), "too deep");
         known.note(place(1), &stack(11), (true, false));
         let found = known.find(place(1)).unwrap();

@@ -403,7 +403,11 @@ impl ObservedThreads {
         let looks = if is_more { COST_LOOKS.0 } else { COST_LOOKS.1 };
         self.look_cost = (self.look_cost * (looks - 1) + cost) / looks;
         let after_part = cost.saturating_mul(SHARE_OF_PART);
-        let pause = if self.is_part { after_part.max(PAUSE) } else { PAUSE };
+        let pause = if self.is_part {
+            after_part.max(PAUSE)
+        } else {
+            PAUSE
+        };
         self.next_look = self.began_look + pause;
     }
 
