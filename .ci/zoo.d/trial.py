@@ -101,8 +101,11 @@ class Trial:
         if samples["time"] != by:
             return 0.0, 0.0
         told = sum(row["self_ms"] for row in samples["top"] if row["function"] != NO_STACK)
-        lines = self._told("export", "--to", "folded", "--no-names", f"--{by}", "-o", "-", profile)
-        lines = (line.rsplit(" ", 1) for line in lines.decode(errors="replace").splitlines())
+        folded = self.place / f"{by}.folded"
+        self._told("export", "--to", "folded", "--no-names", f"--{by}", "-o", folded, profile)
+        lines = folded.read_text(errors="replace").splitlines()
+        folded.unlink()
+        lines = (line.rsplit(" ", 1) for line in lines)
         exported = sum(int(us) for stack, us in lines if not stack.endswith((";(idle)", ";(program)")))
         return told, exported / 1000
 
