@@ -65,9 +65,17 @@ function contentOf(file) {
   return JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
 }
 
-/** Writes a profile in the processed format without the weights of its samples. Returns the path. */
+/**
+ * Writes a profile in the processed format without the weights of its samples. Returns the path. A file
+ * that is no JSON is left to the viewer as it is.
+ */
 function withoutWeights(file, directory) {
-  const profile = contentOf(file);
+  let profile;
+  try {
+    profile = contentOf(file);
+  } catch {
+    return realpathSync(file);
+  }
   for (const { samples } of profile.threads) Object.assign(samples, { weight: null, weightType: "samples" });
   const path = join(directory, "processed.json");
   writeFileSync(path, JSON.stringify(profile));
