@@ -73,13 +73,14 @@ function near(percentage, share, samples) {
 }
 
 /**
- * Returns the lines of the function's file that have samples of their own, by the viewer's count,
- * without lines with few samples.
+ * Returns the lines of the function's file that have time of their own, by the viewer's count, without
+ * lines with a small part of the file's time. The viewer's `selfSamples` are sums of weights.
  */
-async function linesOf(viewer, handle, samples) {
+async function linesOf(viewer, handle) {
   const { srcAnnotation } = await annotate(viewer, handle, "src");
-  const lines = (srcAnnotation?.lines ?? []).filter((line) => line.selfSamples > samples * FEW);
-  return { file: srcAnnotation?.filename, lines };
+  const all = srcAnnotation?.lines ?? [];
+  const few = FEW * all.reduce((sum, line) => sum + line.selfSamples, 0);
+  return { file: srcAnnotation?.filename, lines: all.filter((line) => line.selfSamples > few) };
 }
 
 /** Asks for what the viewer shows on a double-click on a function. */
@@ -136,7 +137,7 @@ async function checkThread(viewer, thread, expect) {
     say(near(share, wanted.self, samples), `${where}: ${wanted.name} has ${wanted.self} % (${share})`, share);
     self.set(wanted.name, (share ?? 0) / 100 * samples);
     if (found === undefined) continue;
-    const shown = await linesOf(viewer, found.functionHandle, samples);
+    const shown = await linesOf(viewer, found.functionHandle);
     const { file } = shown;
     const lines = shown.lines.map((line) => line.lineNumber);
     say(file?.endsWith(wanted.file), `${where}: ${wanted.name} is in ${wanted.file}`, file);
