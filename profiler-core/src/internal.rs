@@ -85,6 +85,12 @@ pub mod observed {
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
+    pub use crate::sampler::observed_clock::ObservedClock;
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
     pub use crate::sampler::observed_look::LookBudget;
     #[cfg(all(
         target_os = "linux",
@@ -92,13 +98,8 @@ pub mod observed {
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
     pub use crate::sampler::observed_place::ObservedPlace;
-    #[cfg(all(
-        target_os = "linux",
-        not(profiler_portable),
-        any(target_arch = "x86_64", target_arch = "aarch64")
-    ))]
     pub use crate::sampler::observed_waits::{
-        BegunSample, ObservedClock, ObservedThreads, SampledThread, WantedSample,
+        BegunSample, ObservedThreads, SampledThread, WantedSample,
     };
 }
 

@@ -16,8 +16,8 @@ use crate::sys::native::tasks;
 /// to the sum of this time and the time of two reads of the process's clock before the program is
 /// seen to have run.
 ///
-/// The wake and the next wait of a thread take longer: a thread that goes from one wait to another is
-/// seen.
+/// A thread that goes from one wait to another usually uses more. If such runs were not seen, the
+/// time of the second wait would be in the first.
 pub(super) const MOMENT: u64 = 2_000;
 const MOMENT_WITHIN: Duration = Duration::from_secs(2);
 

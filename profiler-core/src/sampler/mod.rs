@@ -70,6 +70,7 @@ native! {
     mod modules;
     mod notices;
     pub(crate) mod observed;
+    pub(crate) mod observed_clock;
     mod observed_counters;
     pub(crate) mod observed_look;
     pub(crate) mod observed_place;

@@ -25,16 +25,17 @@ use std::time::{Duration, Instant};
 
 use super::covered_time::CoveredTime;
 use super::observed::{ObservedFiles, ObservedProcess};
+use super::observed_clock::ObservedClock;
 use super::observed_counters::ObservedCounters;
 use super::observed_look::{FindFiles, LookBudget, LookTaken, LookTimes, add_time, end_wait};
 use super::observed_place::ObservedPlace;
 use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
 use super::schedule::{now, random_part};
 use super::targets::listing_pause;
-use crate::ids::{ProcessId, ThreadId};
+use crate::ids::ThreadId;
 use crate::params::{Features, SessionParams};
 use crate::sys::native::other_process::{OtherProcess, ProgramPlace};
-use crate::sys::native::{tasks, timer};
+use crate::sys::native::timer;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -65,68 +66,6 @@ pub struct SampledThread {
     pub at: Timestamp,
     /// The thread's processor time at the sample, in nanoseconds.
     pub cpu_ns: u64,
-}
-
-/// The clock of a process, and how long it has not changed. The only part of a process that is
-/// touched while it is idle.
-#[derive(Clone, Copy, Debug)]
-pub struct ObservedClock {
-    /// `None` if the process is not found.
-    pid: Option<ProcessId>,
-    /// The processor time at the last reading; `None` if the system does not report it.
-    cpu_ns: Option<u64>,
-    /// When this value was read first.
-    since: Instant,
-    /// The last time at which it was still the same.
-    until: Option<Timestamp>,
-    /// The last time at which the value before was still the same.
-    until_before: Option<Timestamp>,
-}
-
-impl ObservedClock {
-    /// The clock of the process there.
-    #[must_use]
-    pub fn new(place: &ObservedPlace) -> Self {
-        Self {
-            pid: place.start.map(|_| place.pid),
-            cpu_ns: None,
-            since: now(),
-            until: None,
-            until_before: None,
-        }
-    }
-
-    /// Reads the clock. False if no thread has run since the last call: then the process has taken
-    /// no sample since then, either.
-    pub fn has_run(&mut self) -> bool {
-        let at = Timestamp::now();
-        let cpu_ns = self.pid.and_then(tasks::process_cpu_ns);
-        if cpu_ns.is_some() && cpu_ns == self.cpu_ns {
-            self.until = Some(at);
-            return false;
-        }
-        *self = Self {
-            cpu_ns: cpu_ns.or(self.cpu_ns), // a process that has ended has no clock
-            since: now(),
-            until: None,
-            until_before: self.until,
-            ..*self
-        };
-        true
-    }
-
-    /// The last time that was read from the clock, in nanoseconds. `None` if the system has never
-    /// shown it.
-    #[must_use]
-    pub const fn cpu_ns(&self) -> Option<u64> {
-        self.cpu_ns
-    }
-
-    /// Whether the system shows the clock.
-    #[must_use]
-    pub const fn is_shown(&self) -> bool {
-        self.cpu_ns.is_some()
-    }
 }
 
 /// The part of a sample that is recorded.

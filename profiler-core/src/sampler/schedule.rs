@@ -22,7 +22,7 @@ pub(super) fn jittered(pause: Duration, at: Timestamp) -> Duration {
     pause - pause / 4 + (pause / 2).mul_f64(random_part(at))
 }
 
-/// A number from 0 to 1 that cannot be foreseen from the order of times.
+/// A number from 0 to 1. The numbers of successive times are unrelated.
 pub(super) fn random_part(at: Timestamp) -> f64 {
     // Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): the highest bits of the
     // product depend on all bits of the time.
