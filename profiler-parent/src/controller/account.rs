@@ -53,10 +53,6 @@ pub(super) struct Account {
     pub(super) late: bool,
     /// The process for which it was last asked to give memory back.
     pub(super) creditor: Option<PoolId>,
-    /// Whether it was last asked for the unused part of its loan, and has not reported since.
-    is_recalled: bool,
-    /// Whether it has reported since it connected.
-    has_reported: bool,
     /// Bytes that others were asked to give back for it.
     pub(super) coming: u64,
     /// Bytes that its pool really occupies beyond everything charged for it.
@@ -82,8 +78,6 @@ impl Account {
             asked: now,
             late: false,
             creditor: None,
-            is_recalled: false,
-            has_reported: false,
             coming: 0,
             excess: 0,
             is_listed_as_changed: false,
@@ -115,12 +109,6 @@ impl Account {
     pub(super) fn can_be_asked(&self) -> bool {
         let answers = matches!(self.life, Life::Connected | Life::Dead) && !self.destroying;
         answers && self.may_be_served()
-    }
-
-    /// Whether a request that it has not answered yet is expected to be answered: it is connected, and
-    /// obeys.
-    pub(super) fn will_answer(&self) -> bool {
-        self.life == Life::Connected && self.excess == 0
     }
 
     /// Whether it may be given memory: it neither owes nor holds memory against the rule.
@@ -176,38 +164,6 @@ impl Account {
             }
             self.awaiting = false;
             self.destroying = false;
-            self.is_recalled = false;
-            self.has_reported = false;
-        }
-    }
-
-    /// The part of its loan beyond `kept` bytes that can be recalled: it has reported that it does not
-    /// use it.
-    pub(super) fn recallable(&self, kept: u64) -> u64 {
-        if self.has_reported {
-            self.surplus().min(self.target.saturating_sub(kept))
-        } else {
-            0
-        }
-    }
-
-    /// Whether it has reported since it connected.
-    pub(super) const fn has_reported(&self) -> bool {
-        self.has_reported
-    }
-
-    /// Notes that the latest request is a recall: it asks only for the unused part of the loan.
-    pub(super) const fn recall(&mut self) {
-        self.is_recalled = true;
-    }
-
-    /// Limits a recall to what the process still does not use, so that it destroys data only if the
-    /// process more than doubles what it holds in one round trip: raises the target to twice the bytes that it holds, at most to the allowance that was
-    /// sent, which is still charged.
-    fn keep_used_loan(&mut self, page: u64) {
-        if std::mem::take(&mut self.is_recalled) && self.target < self.sent {
-            let needed = rule::pages_up(self.held().saturating_mul(2), page);
-            self.target = self.target.max(needed.min(self.sent));
         }
     }
 
@@ -221,8 +177,6 @@ impl Account {
         self.unreleased = update.unreleased_bytes.min(most);
         self.released = update.released_bytes.min(most - self.unreleased);
         self.learn_chunks(update);
-        self.has_reported = true;
-        self.keep_used_loan(page);
         self.restore_unfreeable(most, page);
         if self.owed() == 0 {
             self.late = false;

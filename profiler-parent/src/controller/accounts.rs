@@ -25,7 +25,6 @@ struct AccountRank {
     late: u64,
     excess: u64,
     alive: bool,
-    pending: u64,
     age: Option<Timestamp>,
     quiet: Option<Quiet>,
     asked: Option<u64>,
@@ -44,11 +43,6 @@ impl AccountRank {
             late: if account.late { account.owed() } else { 0 },
             excess: account.excess(),
             alive: account.is_alive(),
-            pending: if owes && !account.late && account.will_answer() {
-                account.target.saturating_sub(account.held().max(least))
-            } else {
-                0
-            },
             age: account.oldest().filter(|_| more),
             quiet: unused.then_some((account.spare() == 0, account.heard)),
             asked: (owes && !account.late).then_some(account.asked),
@@ -69,7 +63,6 @@ pub(super) struct Accounts {
     late: u64,
     excess: u64,
     alive: u64,
-    pending: u64,
     /// The accounts changed since the last call of [`Self::take_changed`].
     changed: Vec<PoolId>,
 }
@@ -87,7 +80,6 @@ impl Accounts {
             late: 0,
             excess: 0,
             alive: 0,
-            pending: 0,
             changed: Vec::new(),
         }
     }
@@ -139,12 +131,6 @@ impl Accounts {
 
     pub(super) const fn alive(&self) -> u64 {
         self.alive
-    }
-
-    /// The unused allowance of processes that cannot be asked for it before they have answered
-    /// another request.
-    pub(super) const fn pending_unused(&self) -> u64 {
-        self.pending
     }
 
     pub(super) fn insert(&mut self, key: PoolId, account: Account) {
@@ -205,7 +191,6 @@ impl Accounts {
         self.late = self.late.saturating_add(place.late);
         self.excess = self.excess.saturating_add(place.excess);
         self.alive += u64::from(place.alive);
-        self.pending = self.pending.saturating_add(place.pending);
         self.by_age.extend(place.age.map(|age| (age, key)));
         self.by_quiet.extend(place.quiet.map(|quiet| (quiet, key)));
         self.by_asked.extend(place.asked.map(|asked| (asked, key)));
@@ -217,7 +202,6 @@ impl Accounts {
         self.late = self.late.saturating_sub(place.late);
         self.excess = self.excess.saturating_sub(place.excess);
         self.alive = self.alive.saturating_sub(u64::from(place.alive));
-        self.pending = self.pending.saturating_sub(place.pending);
         place.age.map(|age| self.by_age.remove(&(age, key)));
         place.quiet.map(|quiet| self.by_quiet.remove(&(quiet, key)));
         place.asked.map(|asked| self.by_asked.remove(&(asked, key)));

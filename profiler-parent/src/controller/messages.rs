@@ -19,15 +19,10 @@ pub struct Policy {
     /// Largest first allowance of a joining process when much budget is free: memory that is lent
     /// because no process uses it. Unused parts of it are taken back when others need them.
     pub initial: u64,
-    /// The largest first allowance of a process without a loan. At most a quarter of the free budget.
-    pub usual: u64,
     /// Bytes kept free for the next process that joins, so that a spawn rarely has to try twice.
     /// At most a sixteenth of the limit is kept.
     pub reserve: u64,
 }
-
-/// The usual first allowance.
-const USUAL: u64 = 1 << 20;
 
 impl Policy {
     /// A policy for processes that need `floor` bytes on a machine with pages of `page` bytes: a
@@ -38,8 +33,7 @@ impl Policy {
         Self {
             floor,
             page,
-            initial: USUAL,
-            usual: USUAL,
+            initial: 1 << 20,
             reserve: floor,
         }
     }

@@ -73,8 +73,7 @@
 //! # Consequences
 //!
 //! - A process that does not answer is passed over: its debt stays charged, it is not asked again,
-//!   and other processes are asked instead, for data only if it is not expected to give unused
-//!   allowance. After an eighth of the limit has been recorded
+//!   and other processes are asked instead. After an eighth of the limit has been recorded
 //!   meanwhile, its debt is no longer expected to be paid.
 //! - A dead process is charged with what its pool holds. Its chunks are destroyed by age, like
 //!   those of live processes, with [`Command::DestroyDead`]; a pool without chunks is dropped.
@@ -88,11 +87,9 @@
 //!   within the limit. At most half of the limit is taken in this way. Beyond that the limit is
 //!   exceeded, and `over` reports it: otherwise one hostile process, which could take as much
 //!   memory by other means anyway, could also destroy the data of all others.
-//! - Each event costs O(log n) for n processes. A report of a process asks at most eight others, and
-//!   a join and the first report of a process at most 64 for unused parts of their loans
-//!   (`admission`). All processes can be asked only if memory is missing under the limit: after the
-//!   limit was lowered, for the reserve for joins, or for an excess. While processes that have not
-//!   answered yet can then give as much unused allowance, no data is taken for it.
+//! - Each event costs O(log n) for n processes. A report of a process asks at most eight others.
+//!   All processes can be asked only if memory is missing under the limit: after the limit was
+//!   lowered, for the reserve for joins, or for an excess.
 
 mod account;
 mod accounts;
@@ -113,7 +110,7 @@ use profiler_core::time::Timestamp;
 
 use account::Account;
 use accounts::Accounts;
-use reclaim::{Demand, UnusedPart, reclaim};
+use reclaim::{Demand, reclaim};
 
 pub(crate) use limit::MemoryLimit;
 pub use messages::{Command, DeadPoolMemory, Event, Policy, ProcessFigures, Refusal};
@@ -161,7 +158,10 @@ impl Controller {
             Event::Died { key, pool } => self.bury(key, pool, out),
             Event::DeadDestroyed { key, held_bytes } => self.dead_destroyed(key, held_bytes, out),
             Event::Forgotten { key } => self.forget(key),
-            Event::Occupies { key, true_bytes } => self.occupies(key, true_bytes),
+            Event::Occupies { key, true_bytes } => {
+                self.accounts
+                    .change(key, |account| account.occupies(true_bytes));
+            }
             Event::Overdue => self.accounts.give_up_on_debts_before(None),
             Event::LimitChanged { limit } => self.limit = limit.get(),
         }
@@ -240,18 +240,6 @@ impl Controller {
         self.accounts.give_up_on_debts_before(Some(then));
     }
 
-    /// Notes how much a process really occupies. If that is against the rule, the accounts' time
-    /// advances, so that debts become late even when nothing is recorded: others make room then.
-    fn occupies(&mut self, key: PoolId, true_bytes: u64) {
-        let excess = self.accounts.change(key, |account| {
-            account.occupies(true_bytes);
-            account.excess()
-        });
-        if excess.is_some_and(|excess| excess > 0) {
-            self.pass_time(rule::late_after(self.limit) / 8);
-        }
-    }
-
     fn connect(&mut self, key: PoolId, out: &mut Vec<Command>) {
         self.accounts
             .change(key, |account| account.set_connected(true));
@@ -273,10 +261,9 @@ impl Controller {
     }
 
     fn update(&mut self, key: PoolId, update: &Update, out: &mut Vec<Command>) {
-        let Some(account) = self.accounts.get(key).filter(|one| one.is_alive()) else {
+        if !self.accounts.get(key).is_some_and(Account::is_alive) {
             return;
-        };
-        let is_first = !account.has_reported();
+        }
         let recorded = update
             .newly_released
             .iter()
@@ -286,9 +273,6 @@ impl Controller {
         self.settle(key, |account, now, page| account.learn(update, now, page));
         self.serve(key, update.wanted_bytes, recorded, out);
         self.send(key, out);
-        if is_first {
-            self.recall_loans(out);
-        }
     }
 
     /// The bytes by which charged memory and the reserve for joins exceed the limit once all
@@ -305,7 +289,7 @@ impl Controller {
         let demand = Demand {
             bytes: self.missing(),
             older_than: Timestamp::MAX,
-            unused: UnusedPart::All,
+            quiet_since: None,
             creditor: None,
             owners: usize::MAX,
         };

@@ -11,7 +11,7 @@ use profiler_core::time::Timestamp;
 use super::Controller;
 use super::account::Account;
 use super::messages::Command;
-use super::reclaim::{Demand, UnusedPart, reclaim};
+use super::reclaim::{Demand, reclaim};
 use super::rule::{self, Need};
 
 impl Controller {
@@ -80,7 +80,7 @@ impl Controller {
             self.accounts.change(key, |account| account.target += given);
         }
         need.wanted = wanted.saturating_sub(given);
-        // While memory is missing, it is for the limit: `take_missing` asks for it.
+        // While memory is missing, `take_missing` already asks all processes for it.
         if self.missing() == 0 {
             self.ask_for(key, need.asked(self.policy.page), older_than, out);
         }
@@ -102,13 +102,14 @@ impl Controller {
             account.coming
         });
         let bytes = rule::pages_up(bytes.saturating_sub(coming.unwrap_or(0)), self.policy.page);
-        let quiet_since = self
-            .now
-            .saturating_sub(rule::quiet_after(self.limit).max(1));
+        let quiet_since = Some(
+            self.now
+                .saturating_sub(rule::quiet_after(self.limit).max(1)),
+        );
         let demand = Demand {
             bytes,
             older_than,
-            unused: UnusedPart::QuietSince(quiet_since),
+            quiet_since,
             creditor: Some(key),
             owners: rule::ASKED_AT_ONCE,
         };

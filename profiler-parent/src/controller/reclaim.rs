@@ -21,26 +21,14 @@ pub(super) struct Demand {
     pub(super) bytes: u64,
     /// Only data older than this is taken.
     pub(super) older_than: Timestamp,
-    /// The unused allowance that is taken before any data.
-    pub(super) unused: UnusedPart,
+    /// If set, unused allowance is taken from processes that have not reported since then, and their
+    /// room for another chunk is left to them. Others keep as much unused allowance as they hold.
+    /// `None` takes all unused allowance from all processes.
+    pub(super) quiet_since: Option<u64>,
     /// The process for which memory is taken; it is not asked itself.
     pub(super) creditor: Option<PoolId>,
     /// The largest number of processes to ask.
     pub(super) owners: usize,
-}
-
-/// Which part of the processes' unused allowance is taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum UnusedPart {
-    /// All of it. Data is not taken for allowance that a process does not use and can give after its
-    /// next answer.
-    All,
-    /// The unused allowance of processes that have not reported since this time, except room for
-    /// another chunk. Other processes keep as much unused allowance as they hold.
-    QuietSince(u64),
-    /// What processes have beyond allowances of this number of bytes, if they have reported that
-    /// they do not use it. All keep as much unused allowance as they hold.
-    Beyond(u64),
 }
 
 /// The bytes and chunks that one process must give.
@@ -87,9 +75,6 @@ pub(super) fn reclaim(
     for (key, cut) in cuts {
         let dead = accounts.change(key, |account| {
             account.cut(cut.bytes, cut.at_or_before, now, demand.creditor);
-            if matches!(demand.unused, UnusedPart::Beyond(_)) {
-                account.recall();
-            }
             !account.is_alive()
         });
         out.push(match dead {
@@ -112,31 +97,25 @@ impl Plan<'_> {
     }
 
     fn add_unused(&mut self) {
-        let takes_all = matches!(self.demand.unused, UnusedPart::All);
-        let examined = if takes_all {
-            usize::MAX
-        } else {
-            rule::EXAMINED_AT_ONCE
+        let examined = match self.demand.quiet_since {
+            Some(_) => rule::EXAMINED_AT_ONCE,
+            None => usize::MAX,
         };
         for ((small, heard), key) in self.accounts.quietest_first().take(examined) {
             let is_enough = self.is_complete() || self.cuts.len() >= self.demand.owners;
-            if is_enough || (small && !takes_all) {
+            if is_enough || (small && self.demand.quiet_since.is_some()) {
                 return;
             }
-            self.add_unused_of(key, heard);
+            let unused = match self.demand.quiet_since {
+                None => Account::unused,
+                Some(since) if heard <= since => Account::spare,
+                Some(_) => Account::surplus,
+            };
+            self.add_unused_of(key, unused);
         }
     }
 
-    fn unused_of(&self, account: &Account, heard: u64) -> u64 {
-        match self.demand.unused {
-            UnusedPart::All => account.unused(),
-            UnusedPart::QuietSince(since) if heard <= since => account.spare(),
-            UnusedPart::QuietSince(_) => account.surplus(),
-            UnusedPart::Beyond(kept) => account.recallable(kept),
-        }
-    }
-
-    fn add_unused_of(&mut self, key: PoolId, heard: u64) {
+    fn add_unused_of(&mut self, key: PoolId, unused: fn(&Account) -> u64) {
         let Some(account) = self.accounts.get(key) else {
             return;
         };
@@ -144,7 +123,7 @@ impl Plan<'_> {
         // Takes at least half of the unused allowance, because a process that needs a little now
         // needs more soon, and each request has a cost.
         let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
-        let unused = self.unused_of(account, heard);
+        let unused = unused(account);
         let bytes = missing
             .max(rule::pages_down(unused / 2, self.page))
             .min(unused)
@@ -162,9 +141,8 @@ impl Plan<'_> {
     }
 
     fn add_oldest(&mut self) {
-        let needed = self.demand.bytes.saturating_sub(self.pending_unused());
         let mut fresh = self.accounts.oldest_first().peekable();
-        while self.taken < needed {
+        while !self.is_complete() {
             let known = self.next.first().copied();
             // Once the plan has enough owners, the remaining processes are not examined.
             let new = fresh.peek().copied().filter(|(_, key)| self.may_ask(*key));
@@ -181,14 +159,6 @@ impl Plan<'_> {
                 fresh.next();
                 self.add_owner(front.0, front.1);
             }
-        }
-    }
-
-    /// The bytes for which no data is taken.
-    const fn pending_unused(&self) -> u64 {
-        match self.demand.unused {
-            UnusedPart::All => self.accounts.pending_unused(),
-            UnusedPart::QuietSince(_) | UnusedPart::Beyond(_) => 0,
         }
     }
 

@@ -32,9 +32,13 @@ const STEP_PART: u64 = 16;
 /// next.
 const GROWTH_PART: u64 = 4;
 
-/// Loans are made from the limit except 1/`KEPT_PART`, which is for growth. A process can record
-/// its loan at full speed before the parent answers.
-const KEPT_PART: u64 = 8;
+/// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
+/// for later processes. A process can record that much at full speed before the parent answers.
+const KEPT_PART: u64 = 4;
+
+/// The first allowance of a process, if a `GROWTH_PART` of the free budget has it, when no more can
+/// be lent.
+const USUAL_FIRST: u64 = 1 << 20;
 
 /// At most this number of processes is examined because of one report for memory that they do not
 /// use.
@@ -68,29 +72,11 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
         .saturating_add(waiting.saturating_mul(policy.floor))
 }
 
-/// The loan of each process if there are `processes` of them: an equal part of the bytes for loans. 0
-/// if that is not more than the usual first allowance.
-pub(super) fn loan(policy: &Policy, limit: u64, processes: u64) -> u64 {
-    let part = (limit - limit / KEPT_PART) / processes.max(1);
-    let most = policy.initial.min(limit / GROWTH_PART);
-    let loan = pages_down(part.min(most), policy.page);
-    if loan > policy.usual { loan } else { 0 }
-}
-
-/// The bytes that are to be free before the next process joins, which gets `loan`. 0 without a loan.
-pub(super) const fn free_for_loan(limit: u64, loan: u64) -> u64 {
-    if loan == 0 {
-        0
-    } else {
-        loan.saturating_add(limit / KEPT_PART)
-    }
-}
-
-/// The first allowance of a process with this loan, or `None` when less than the floor is free.
-pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64, loan: u64) -> Option<u64> {
-    let lent = free.saturating_sub(limit / KEPT_PART).min(loan);
-    let usual = (free / GROWTH_PART).min(policy.usual).min(policy.initial);
-    let generous = pages_down(lent.max(usual), policy.page);
+/// The first allowance of a process, or `None` when less than the floor is free.
+pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64) -> Option<u64> {
+    let lent = free.saturating_sub(limit / KEPT_PART) / GROWTH_PART;
+    let most = lent.max(USUAL_FIRST).min(policy.initial);
+    let generous = pages_down((free / GROWTH_PART).min(most), policy.page);
     (free >= policy.floor).then_some(generous.max(policy.floor))
 }
 

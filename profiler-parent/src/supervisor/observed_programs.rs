@@ -22,6 +22,8 @@ impl ControlLoop {
             ObservedEvent::Started { key } => {
                 self.observed.add(key);
                 self.account(Event::Connected { key });
+                // The allowance may have changed since the program was admitted.
+                self.observed.set_allowance(key, self.allowance(key));
             }
             ObservedEvent::Updated { key, update } => self.hear_update(key, update),
             ObservedEvent::Ended { key, goes_on } => self.observation_ended(key, goes_on),

@@ -3,7 +3,6 @@
 mod child;
 mod crowd;
 mod ledger;
-mod loans;
 mod properties;
 mod rules;
 mod simulation;

@@ -16,7 +16,6 @@ const POLICY: Policy = Policy {
     floor: 4 * PAGE,
     page: PAGE,
     initial: 0,
-    usual: 0,
     reserve: 0,
 };
 
@@ -260,22 +259,6 @@ fn unused_allowance_of_a_quiet_process_is_taken_before_any_data() {
         17,
         "half of its unused pages are taken, except for a reserve for a chunk"
     );
-}
-
-#[test]
-fn no_data_is_taken_for_what_a_process_can_give_after_its_next_answer() {
-    let mut parent = Parent::new();
-    parent.filled(1, 24, 100);
-    let quiet = parent.filled(2, 24, 200);
-    let unused = again(24, &row(200, 7), 0);
-    parent.update(quiet, unused.clone()); // holds 8 of 24
-    assert_eq!(parent.set_limit(46), [destroy(quiet, 0)]);
-    assert_eq!(parent.pages(quiet), 16, "half of its unused pages");
-    assert_eq!(parent.set_limit(36), [], "it can give 8 more");
-    parent.update(quiet, unused);
-    let out = parent.update(quiet, again(16, &row(200, 7), 0));
-    assert_eq!(out, [awaits(quiet, 16), destroy(quiet, 0)]);
-    assert_eq!((parent.pages(quiet), parent.0.over()), (12, 4 * PAGE));
 }
 
 #[test]

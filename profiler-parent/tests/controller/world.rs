@@ -18,7 +18,6 @@ pub(crate) const POLICY: Policy = Policy {
     floor: 3 * PAGE,
     page: PAGE,
     initial: 64 * PAGE,
-    usual: 8 * PAGE,
     reserve: 3 * PAGE,
 };
 
