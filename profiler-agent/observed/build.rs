@@ -9,13 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// No symbol is bound while the program runs: the handler calls functions of the C library.
-const LINK: [&str; 4] = [
+/// No symbol is bound while the program runs: the handler calls functions of the C library. Without
+/// memory that becomes read-only after the start, the loader makes two mappings less.
+const LINK: [&str; 5] = [
     "-nostdlib",
     "-Wl,-z,now",
+    "-Wl,-z,norelro",
     "-Wl,-z,nodelete",
     "-Wl,-soname,libprofiler_observed.so",
 ];
+
+/// Code and constants are one mapping. Not all linkers know this option.
+const ONE_MAPPING: &str = "-Wl,--no-rosegment";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -26,7 +31,8 @@ fn main() {
     let is_supported = variable("CARGO_CFG_TARGET_OS") == "linux"
         && ["x86_64", "aarch64"].contains(&variable("CARGO_CFG_TARGET_ARCH").as_str());
     let target = variable("TARGET");
-    if is_supported && compile(&target, &out) {
+    let compiles = || compile(&target, &out, &[ONE_MAPPING]) || compile(&target, &out, &[]);
+    if is_supported && compiles() {
         return;
     }
     assert!(
@@ -40,7 +46,7 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_default()
 }
 
-fn compile(target: &str, out: &Path) -> bool {
+fn compile(target: &str, out: &Path, more: &[&str]) -> bool {
     let mut compiler = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     compiler
         .args(["--crate-name", "profiler_observed_preload"])
@@ -66,7 +72,7 @@ fn compile(target: &str, out: &Path) -> bool {
         // A target with musl makes static programs, and no libraries, unless it is told to.
         .args(["-C", "target-feature=-crt-static"])
         .arg("preload/lib.rs");
-    for argument in LINK {
+    for argument in LINK.iter().chain(more) {
         compiler.args(["-C", &format!("link-arg={argument}")]);
     }
     if let Some(linker) = env::var_os("RUSTC_LINKER") {

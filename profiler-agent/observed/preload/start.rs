@@ -30,6 +30,10 @@ static ENVIRONMENT: Original = Original::new(c"__environ");
 const SIG_UNBLOCK: usize = 1;
 /// The entry of the auxiliary vector for the bytes that a signal takes on a stack.
 const AT_MINSIGSTKSZ: usize = 51;
+/// The entry for the path of the program, as it was executed.
+const AT_EXECFN: usize = 31;
+/// The most arguments that the interpreters of a script add before its path.
+const INTERPRETER_ARGUMENTS: usize = 9;
 /// The same where the kernel does not tell it: with the registers of AVX-512, without tiles.
 const USUAL_SIGNAL_FRAME: usize = 4096;
 
@@ -78,7 +82,8 @@ pub(crate) unsafe extern "C" fn begin(
         return;
     };
     // SAFETY: the vector is behind the environment.
-    threads::set_signal_frame(unsafe { signal_frame(environment) });
+    let frame = unsafe { auxiliary(environment, AT_MINSIGSTKSZ) };
+    threads::set_signal_frame(frame.unwrap_or(USUAL_SIGNAL_FRAME));
     if !handler::install() {
         // SAFETY: the file was mapped just now, and nothing refers to it.
         unsafe { own_file::unmap(file) };
@@ -86,7 +91,8 @@ pub(crate) unsafe extern "C" fn begin(
     }
     process::set_file(file);
     if let Some(header) = process::header() {
-        text::write(file, header);
+        // SAFETY: the arguments and the environment of the process.
+        text::write(file, header, unsafe { program(arguments, environment) });
     }
     forks::follow();
     // Above the arguments there are no frames.
@@ -143,31 +149,54 @@ fn unblock() {
     }
 }
 
+/// The texts of a list.
+///
+/// # Safety
+/// The list ends with a null pointer, and its texts with zeros. Both stay for `'a`.
+unsafe fn texts<'a>(list: Texts) -> impl Iterator<Item = &'a [u8]> {
+    let entries = (0..).map(move |at| {
+        // SAFETY: the caller's promise; no entry behind the null pointer is read.
+        unsafe { list.wrapping_add(at).read() }
+    });
+    // SAFETY: the caller's promise.
+    let text = |entry| unsafe { CStr::from_ptr(entry) }.to_bytes();
+    entries.take_while(|entry| !entry.is_null()).map(text)
+}
+
 /// The value of a variable, whose name has the sign behind it.
 ///
 /// # Safety
-/// The list ends with a null pointer, and its texts with zeros.
-unsafe fn variable_of<'a>(mut environment: Texts, name: &[u8]) -> Option<&'a [u8]> {
-    loop {
-        // SAFETY: the caller's promise.
-        let entry = unsafe { environment.read() };
-        if entry.is_null() {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
-        if let Some(value) = text.strip_prefix(name) {
-            return Some(value);
-        }
-        environment = environment.wrapping_add(1);
-    }
+/// As for [`texts`].
+unsafe fn variable_of<'a>(environment: Texts, name: &[u8]) -> Option<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    unsafe { texts(environment) }.find_map(|text| text.strip_prefix(name))
 }
 
-/// The bytes that the system puts on a stack for a signal.
+/// The path of the program, as it was executed: the system need not be asked, which takes 20 to 50 µs.
+/// `None` if it is not known. For a script, the vector has the path of the script, which is also an
+/// argument of its interpreter.
+///
+/// # Safety
+/// As for [`texts`] and [`auxiliary`].
+unsafe fn program<'a>(arguments: Texts, environment: Texts) -> Option<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    let path = unsafe { auxiliary(environment, AT_EXECFN) }.filter(|path| *path != 0)?;
+    // SAFETY: the kernel has put this text above the arguments, and it stays there.
+    let path = unsafe { CStr::from_ptr(ptr::with_exposed_provenance(path)) }.to_bytes();
+    // SAFETY: the caller's promise.
+    let mut after_name = unsafe { texts(arguments) }
+        .skip(1)
+        .take(INTERPRETER_ARGUMENTS);
+    let is_unknown = arguments == environment || after_name.any(|argument| argument == path);
+    let leads_to_descriptor = path.starts_with(b"/dev/") || path.starts_with(b"/proc/");
+    (path.starts_with(b"/") && !leads_to_descriptor && !is_unknown).then_some(path)
+}
+
+/// The value of an entry of the auxiliary vector.
 ///
 /// # Safety
 /// The auxiliary vector is behind this environment.
-unsafe fn signal_frame(mut environment: *const *const c_char) -> usize {
+unsafe fn auxiliary(mut environment: Texts, kind: usize) -> Option<usize> {
     // SAFETY: the caller's promise; the list ends with a null pointer.
     while !unsafe { environment.read() }.is_null() {
         environment = environment.wrapping_add(1);
@@ -176,8 +205,8 @@ unsafe fn signal_frame(mut environment: *const *const c_char) -> usize {
     loop {
         // SAFETY: the vector ends with an entry of kind 0.
         match unsafe { ptr::read_unaligned(entry) } {
-            [0, _] => return USUAL_SIGNAL_FRAME,
-            [AT_MINSIGSTKSZ, bytes] => return bytes,
+            [0, _] => return None,
+            [found, value] if found == kind => return Some(value),
             _ => entry = entry.wrapping_add(1),
         }
     }
@@ -198,6 +227,25 @@ mod tests {
                 path,
                 std::env::var("PATH").ok().as_deref().map(str::as_bytes)
             );
+        }
+    }
+
+    #[test]
+    fn the_path_of_a_program_is_that_of_the_vector_unless_it_is_a_script() {
+        let program = |path: &'static CStr, arguments: &[&'static CStr]| {
+            let mut words: Vec<usize> = arguments.iter().map(|text| text.as_ptr().addr()).collect();
+            let environment = words.len() + 1;
+            words.extend([0, 0, 6, 4096, AT_EXECFN, path.as_ptr().addr(), 0, 0]);
+            let list: Texts = words.as_ptr().cast();
+            // SAFETY: the lists have the form that the kernel gives them.
+            unsafe { super::program(list, list.wrapping_add(environment)) }
+        };
+        let path = c"/bin/program";
+        assert_eq!(program(path, &[c"program", c"x"]), Some(path.to_bytes()));
+        assert_eq!(program(path, &[path]), Some(path.to_bytes()));
+        assert_eq!(program(path, &[c"/bin/sh", c"-e", path]), None, "a script");
+        for relative in [c"program", c"./program", c"/dev/fd/3", c"/proc/self/fd/3"] {
+            assert_eq!(program(relative, &[c"program"]), None, "{relative:?}");
         }
     }
 

@@ -5,7 +5,8 @@
 //! 7f0012340000-7f0012360000 /lib/x86_64-linux-gnu/libc.so.6\0
 //! ```
 //!
-//! One item after the other, each with a zero at its end: the path of the program, then for each
+//! One item after the other, each with a zero at its end: the path of the program, which may lead
+//! through symbolic links, then for each
 //! loaded file its addresses and its path as the loader knows it; the program's own is empty. The
 //! session reads the names of a process that has ended already from here.
 
@@ -53,7 +54,7 @@ impl Text {
         }
     }
 
-    /// The path of the program that this process executes.
+    /// Asks the system for the path of the program that this process executes.
     fn push_program(&mut self) {
         let mut room = [0_u8; 512];
         let link = c"/proc/self/exe".as_ptr().addr();
@@ -73,7 +74,6 @@ impl Text {
         };
         let path = usize::try_from(len).ok().and_then(|len| room.get(..len));
         self.push_all(path.unwrap_or_default());
-        self.push(0);
     }
 
     fn finish(&self, header: &Header) {
@@ -88,14 +88,19 @@ fn text_of(file: *mut u8) -> *mut u8 {
     file.wrapping_add(TEXT_AT)
 }
 
-/// Writes the names of the program and of its files. Called while the process has one thread.
-pub(crate) fn write(file: *mut u8, header: &Header) {
+/// Writes the names of the program and of its files. `program` is the path of the program, if it is
+/// known. Called while the process has one thread.
+pub(crate) fn write(file: *mut u8, header: &Header, program: Option<&[u8]>) {
     let mut text = Text {
         start: text_of(file),
         len: 0,
         is_cut: false,
     };
-    text.push_program();
+    match program {
+        Some(path) => text.push_all(path),
+        None => text.push_program(),
+    }
+    text.push(0);
     loaded::for_each(&mut |loaded| {
         let (start, end) = loaded.extent();
         text.push_hexadecimal(start);

@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use place::place;
 pub(crate) use place::write_whole;
-use place::{LIB, place};
 
 /// The file name of the preloaded library.
 const FILE_NAME: &str = "libprofiler_observed.so";
@@ -66,7 +66,7 @@ impl PreloadedLibrary {
         }
         let directory = placed(FILE_NAME, profiler_observed::LIBRARY)?;
         Ok(Self {
-            entry: directory.join(LIB).join(FILE_NAME).into_os_string(),
+            entry: directory.join(FILE_NAME).into_os_string(),
         })
     }
 

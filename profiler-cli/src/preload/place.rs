@@ -3,19 +3,14 @@
 //! ```text
 //! ~/.cache/multiprocess-profiler/library-0123456789abcdef/
 //!     libprofiler_observed.so
-//!     lib/  lib64/  lib/x86_64-linux-gnu/      each with a link to it
 //! ```
 //!
-//! The loader of the GNU C library is told the path `…/$LIB/libprofiler_observed.so`, where it
-//! replaces `$LIB` by the name of its own directory for libraries. The loader of musl replaces
-//! nothing, finds no such file and goes on without a message, and the loader of a 32-bit program on
-//! Debian looks into another directory: so a program of another C library does not try to load the
-//! library, which it could not.
+//! The path has no part that the loader replaces, such as `$LIB`: for that, the loader reads a link in
+//! `/proc`, which takes 20 to 80 µs.
 //!
 //! The number in the name is a hash of the library. The directory stays after the recording,
 //! because programs that outlive it still look for the library when they start other programs. A
-//! new build removes directories that no command has used for a month. The links are relative, so
-//! the cache can be moved, and seen at several paths.
+//! new build removes directories that no command has used for a month.
 //!
 //! Root uses `/var/cache` and lets all users read its directories, because its programs change
 //! their user and then start other programs, whose loader would report a library that it cannot
@@ -26,22 +21,13 @@
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::trust::{make_base, make_private};
-
-/// The part of the path that the loader replaces.
-pub(super) const LIB: &str = "$LIB";
-/// What `$LIB` stands for on the usual distributions.
-const DIRECTORIES: [&str; 3] = ["lib", "lib64", MULTIARCH];
-#[cfg(target_arch = "aarch64")]
-const MULTIARCH: &str = "lib/aarch64-linux-gnu";
-#[cfg(not(target_arch = "aarch64"))]
-const MULTIARCH: &str = "lib/x86_64-linux-gnu";
 
 /// When a directory of another build is removed, after its last use.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -53,11 +39,10 @@ const EARLIER_PREFIX: &str = "agent-";
 /// How the name of an unfinished file begins.
 const PART: &str = ".part-";
 
-/// Whether the loader takes this path as it is. It knows `$LIB` as the name of a directory.
+/// Whether the loader takes this path as it is.
 fn is_usable_by_loader(path: &Path) -> bool {
     let path = path.to_string_lossy();
-    let rest = path.replacen(&format!("/{LIB}/"), "/", 1);
-    rest.starts_with('/') && !rest.contains([' ', '\t', '\n', ':', '$', '%'])
+    path.starts_with('/') && !path.contains([' ', '\t', '\n', ':', '$', '%'])
 }
 
 /// Writes a library under this name into a directory below `base`, and notes that it is used.
@@ -70,9 +55,6 @@ pub(super) fn place(base: &Path, name: &Path, library: &[u8]) -> io::Result<Path
     make_private(&directory)?;
     if write(&directory, name, library)? {
         remove_unused(&base, &directory);
-    }
-    for links in DIRECTORIES {
-        link_from(&directory, links, name)?;
     }
     note_use(&directory);
     Ok(directory)
@@ -108,22 +90,6 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
     file.persist(path)
         .map(|_: File| ())
         .map_err(|error| error.error)
-}
-
-/// Makes a link to the library in a directory below that of the library, unless there is that link.
-fn link_from(directory: &Path, links: &str, name: &Path) -> io::Result<()> {
-    let own = directory.join(links);
-    make_private(&own)?;
-    let up = Path::new(links).components().map(|_| "..");
-    let library = up.collect::<PathBuf>().join(name);
-    let link = own.join(name);
-    if fs::read_link(&link).is_ok_and(|found| found == library) {
-        return Ok(());
-    }
-    let made = tempfile::Builder::new()
-        .prefix(PART)
-        .make_in(&own, |path| symlink(&library, path))?;
-    made.persist(link).map(|_| ()).map_err(|error| error.error)
 }
 
 /// Notes that a directory is used now: [`remove_unused`] of another build leaves it.
@@ -171,34 +137,24 @@ mod tests {
     const NAME: &str = "libprofiler_observed.so";
 
     #[test]
-    fn the_library_is_written_once_and_found_through_each_link_wherever_it_is() {
+    fn a_library_is_written_once() {
         let parent = tempfile::tempdir().unwrap();
         let base = parent.path().join("base");
         let first = place(&base, NAME.as_ref(), b"library").unwrap();
         assert_eq!(place(&base, NAME.as_ref(), b"library").unwrap(), first);
-        let moved = parent.path().join("moved");
-        fs::rename(&base, &moved).unwrap();
-        let moved = moved.join(first.file_name().unwrap());
-        for name in DIRECTORIES {
-            let found = fs::read(moved.join(name).join(NAME)).unwrap();
-            assert_eq!(found, b"library");
-        }
+        assert_eq!(fs::read(first.join(NAME)).unwrap(), b"library");
         assert_ne!(place(&base, NAME.as_ref(), b"another").unwrap(), first);
     }
 
     #[test]
-    fn a_changed_library_and_a_wrong_link_are_replaced() {
+    fn a_changed_library_is_replaced() {
         let parent = tempfile::tempdir().unwrap();
         let base = parent.path().join("base");
         let directory = place(&base, NAME.as_ref(), b"library").unwrap();
-        let link = directory.join(MULTIARCH).join(NAME);
-        fs::write(directory.join(NAME), b"broken").unwrap();
-        fs::remove_file(&link).unwrap();
-        symlink("/no/such/file", &link).unwrap();
+        let path = directory.join(NAME);
+        fs::write(&path, b"broken").unwrap();
         place(&base, NAME.as_ref(), b"library").unwrap();
-        for path in [&directory.join(NAME), &link] {
-            assert_eq!(fs::read(path).unwrap(), b"library", "{path:?}");
-        }
+        assert_eq!(fs::read(&path).unwrap(), b"library");
     }
 
     fn make_old(path: &Path) {
@@ -234,15 +190,8 @@ mod tests {
     #[test]
     fn the_loader_takes_only_plain_paths() {
         let usable = |path: &str| is_usable_by_loader(Path::new(path));
-        assert!(usable("/home/me/.cache/$LIB/libprofiler_observed.so"));
         assert!(usable("/usr/lib/libprofiler_observed.so"));
-        for path in [
-            "/a b/c.so",
-            "/a:b/c.so",
-            "/$X/c.so",
-            "/$LIB/$LIB/c.so",
-            "c.so",
-        ] {
+        for path in ["/a b/c.so", "/a:b/c.so", "/$LIB/c.so", "c.so"] {
             assert!(!usable(path), "{path}");
         }
     }

@@ -56,8 +56,7 @@ use witness::GroupWitness;
 /// `profiler_child::init()`, or a function of profiler.h, records itself from then on.
 ///
 /// Not profiled, and named in the profile with the reason if they are found: programs that are
-/// statically linked, made for another processor or for the C library musl; programs with other
-/// rights; and processes whose environment was cleared. If no process records anything, no profile
+/// statically linked, or made for another processor; programs with other rights; and processes whose environment was cleared. If no process records anything, no profile
 /// is written, and the command says why.
 ///
 /// A program with a profiler session of its own keeps it: the processes that this session records

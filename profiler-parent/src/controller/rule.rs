@@ -26,10 +26,11 @@ const BORNE_PART: u64 = 2;
 const STEP_PART: u64 = 16;
 
 /// From free budget a process grows faster, as soon as it uses more than half of its allowance: its
-/// allowance doubles, or grows by 1/`GROWTH_PART` of the free budget if that is less. Otherwise a
-/// process that begins to record much would destroy its own data while memory is free, because each
-/// step costs a round trip to the parent. The remaining free budget is for the processes that ask
-/// next.
+/// allowance becomes `GROWTH_TIMES` as large, or grows by 1/`GROWTH_PART` of the free budget if that
+/// is less. Otherwise a process that begins to record much would destroy its own data while memory is
+/// free, because each step costs a round trip to the parent. The remaining free budget is for the
+/// processes that ask next.
+const GROWTH_TIMES: u64 = 4;
 const GROWTH_PART: u64 = 4;
 
 /// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
@@ -123,7 +124,8 @@ impl Need {
         if least == 0 && !is_filling {
             return 0;
         }
-        let generous = self.allowance.min(free / GROWTH_PART);
+        let more = self.allowance.saturating_mul(GROWTH_TIMES - 1);
+        let generous = more.min(free / GROWTH_PART);
         pages_down(pages_up(least.max(generous), page).min(free), page)
     }
 

@@ -13,16 +13,12 @@ pub(super) enum ProgramKind {
     Dynamic,
     /// It has no loader.
     Static,
-    /// Its loader is that of musl.
-    Musl,
     /// It is made for another processor, or for another size of words.
     Foreign,
     /// It is no program in the format ELF, or it cannot be read.
     Unknown,
 }
 
-/// The longest name of a loader that is looked at.
-const MAX_LOADER: usize = 256;
 /// The most program headers that are read. Programs have about a dozen.
 const MAX_SEGMENTS: u16 = 64;
 const SEGMENT_BYTES: usize = 56;
@@ -54,27 +50,11 @@ pub(super) fn kind_of(file: &File) -> ProgramKind {
         return ProgramKind::Unknown;
     }
     let mut segments = segments.chunks_exact(SEGMENT_BYTES);
-    match segments.find(|segment| word(segment, 0) == Some(PT_INTERP)) {
-        None => ProgramKind::Static,
-        Some(segment) if is_musl(&loader_of(file, segment)) => ProgramKind::Musl,
-        Some(_) => ProgramKind::Dynamic,
+    if segments.any(|segment| word(segment, 0) == Some(PT_INTERP)) {
+        ProgramKind::Dynamic
+    } else {
+        ProgramKind::Static
     }
-}
-
-/// The path of the loader; empty if it cannot be read.
-fn loader_of(file: &File, segment: &[u8]) -> Vec<u8> {
-    let size = long(segment, 32).and_then(|size| usize::try_from(size).ok());
-    let mut loader = vec![0; size.unwrap_or(0).min(MAX_LOADER)];
-    let read = long(segment, 8).map(|offset| file.read_exact_at(&mut loader, offset));
-    match read {
-        Some(Ok(())) => loader,
-        _ => Vec::new(),
-    }
-}
-
-fn is_musl(loader: &[u8]) -> bool {
-    let name = loader.rsplit(|byte| *byte == b'/').next();
-    name.is_some_and(|name| name.starts_with(b"ld-musl-"))
 }
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
@@ -123,7 +103,7 @@ mod tests {
         let glibc = b"/lib64/ld-linux-x86-64.so.2\0";
         let with = |loader: &[u8]| kind(&program(OWN_MACHINE, PT_INTERP, loader));
         assert_eq!(with(glibc), ProgramKind::Dynamic);
-        assert_eq!(with(b"/lib/ld-musl-x86_64.so.1\0"), ProgramKind::Musl);
+        assert_eq!(with(b"/lib/ld-musl-x86_64.so.1\0"), ProgramKind::Dynamic);
         assert_eq!(kind(&program(OWN_MACHINE, 1, b"")), ProgramKind::Static);
         assert_eq!(kind(&program(40, PT_INTERP, glibc)), ProgramKind::Foreign);
     }

@@ -260,7 +260,6 @@ fn reason_in_file(path: &Path) -> Option<Reason> {
     let file = std::fs::File::open(path).ok()?;
     match elf::kind_of(&file) {
         ProgramKind::Static => Some(Reason::Static),
-        ProgramKind::Musl => Some(Reason::Musl),
         ProgramKind::Foreign => Some(Reason::Foreign),
         ProgramKind::Dynamic | ProgramKind::Unknown => None,
     }

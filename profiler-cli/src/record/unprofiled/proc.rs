@@ -126,7 +126,6 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
     // A program that only its owner may read is not visible here.
     match File::open(format!("/proc/{pid}/exe")).map(|file| elf::kind_of(&file)) {
         Ok(ProgramKind::Static) => return Reason::Static,
-        Ok(ProgramKind::Musl) => return Reason::Musl,
         Ok(ProgramKind::Foreign) => return Reason::Foreign,
         Ok(ProgramKind::Dynamic | ProgramKind::Unknown) | Err(_) => {}
     }

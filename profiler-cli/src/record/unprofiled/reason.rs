@@ -9,8 +9,6 @@ use std::fmt;
 pub(super) enum Reason {
     /// It has no loader.
     Static,
-    /// It uses another C library than the preloaded library.
-    Musl,
     /// It is made for another processor.
     Foreign,
     /// It is set-user-ID or similar.
@@ -30,10 +28,7 @@ pub(super) enum Reason {
 impl Reason {
     /// Whether the process certainly is not observed.
     pub(super) const fn is_certain(self) -> bool {
-        matches!(
-            self,
-            Self::Static | Self::Musl | Self::Foreign | Self::OtherRights
-        )
+        matches!(self, Self::Static | Self::Foreign | Self::OtherRights)
     }
 }
 
@@ -41,7 +36,6 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Static => "it is statically linked",
-            Self::Musl => "it uses the C library musl",
             Self::Foreign => "it is made for another processor",
             Self::OtherRights => "it has other rights than the profiler",
             Self::OtherUser => "it belongs to another user than the profiler",

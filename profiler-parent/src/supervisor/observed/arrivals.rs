@@ -17,6 +17,7 @@ use profiler_sys::OwnDescriptor;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::module_places;
 use crate::sys::{facts_of, maps_file};
 
 /// The maximum depth of a process below this one.
@@ -40,7 +41,7 @@ pub(super) struct Arrival {
 }
 
 /// Identifies the process that has made a file. `is_known` tells whether the session reads another
-/// file of a process.
+/// file of a process. Makes the path of the program in `text` one without symbolic links.
 ///
 /// # Errors
 /// If the file or a descriptor of the process cannot be opened, for example because this process
@@ -48,7 +49,7 @@ pub(super) struct Arrival {
 pub(super) fn identify(
     path: &Path,
     header: &ObservedHeader,
-    text: &ObservedText,
+    text: &mut ObservedText,
     is_known: impl Fn(ProcessId) -> bool,
 ) -> io::Result<Arrival> {
     let claimed = ProcessId::new(header.pid);
@@ -57,6 +58,7 @@ pub(super) fn identify(
     let found = Some(file).filter(|_| !has_ended);
     let found = found.and_then(|file| find(claimed, &file, is_known));
     let facts = found.and_then(facts_of);
+    text.program = module_places::without_links(&text.program, found);
     let process = match found.filter(|_| facts.is_some()) {
         Some(pid) => descriptor_of(pid)?,
         None => None,

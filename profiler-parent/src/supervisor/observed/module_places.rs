@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -47,15 +47,40 @@ pub(super) fn by_path(pid: ProcessId, path: &[u8]) -> Option<PathBuf> {
 }
 
 /// The place of the program of a process: its path, or while it runs the file itself.
-pub(super) fn of_program(pid: ProcessId, path: &[u8]) -> Option<PathBuf> {
+pub(super) fn of_program(pid: ProcessId, path: &[u8], is_running: bool) -> Option<PathBuf> {
     let place = by_path(pid, path);
-    let itself = PathBuf::from(format!("/proc/{pid}/exe"));
-    let inode = |place: &Path| std::fs::metadata(place).ok().map(|about| about.ino());
-    match (inode(&itself), place.as_deref().and_then(inode)) {
+    let itself = is_running.then(|| running_program(pid));
+    match (
+        itself.as_deref().and_then(inode),
+        place.as_deref().and_then(inode),
+    ) {
         (Some(running), Some(found)) if running == found => place,
-        (Some(_), _) => Some(itself),
+        (Some(_), _) => itself,
         (None, _) => place,
     }
+}
+
+/// The path of a program without symbolic links. The same path if that leads to another file here
+/// than in the process, which is `running` if it still runs the program.
+pub(super) fn without_links(path: &[u8], running: Option<ProcessId>) -> Vec<u8> {
+    let resolved = std::fs::canonicalize(OsStr::from_bytes(path)).ok();
+    let itself = running.and_then(|pid| inode(&running_program(pid)));
+    let is_it = |resolved: &PathBuf| itself.is_none_or(|itself| inode(resolved) == Some(itself));
+    let resolved = resolved.filter(is_it);
+    resolved.map_or_else(
+        || path.to_vec(),
+        |resolved| resolved.into_os_string().into_vec(),
+    )
+}
+
+fn running_program(pid: ProcessId) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
+/// The device and the number of a file.
+fn inode(place: &Path) -> Option<(u64, u64)> {
+    let about = std::fs::metadata(place).ok()?;
+    Some((about.dev(), about.ino()))
 }
 
 /// The place of a mapped file. `listed` is its path as the list of mappings has it.

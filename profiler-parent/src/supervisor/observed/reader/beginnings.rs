@@ -114,14 +114,14 @@ impl ObservedReader {
 
     /// Begins to read a file.
     fn begin(&mut self, path: PathBuf, file: ObservedFile, header: &ObservedHeader) -> Met {
-        let Ok(text) = file.text() else {
+        let Ok(mut text) = file.text() else {
             return Met::Done;
         };
         let is_known = |pid: ProcessId| {
             let mut programs = self.programs.values();
             programs.any(|reading| reading.program.pid == pid && !reading.program.goes_on())
         };
-        let Ok(arrival) = identify(&path, header, &text, is_known) else {
+        let Ok(arrival) = identify(&path, header, &mut text, is_known) else {
             return Met::Later;
         };
         self.end_earlier_program(arrival.pid);
@@ -221,7 +221,9 @@ impl ObservedReader {
             process,
             (&self.context.params, &self.context.symbols),
         );
-        program.set_loaded(&mut self.files, loaded_files(text, arrival.pid));
+        let is_running = header.ending == Ending::None as u32;
+        let loaded = loaded_files(text, arrival.pid, is_running);
+        program.set_loaded(&mut self.files, loaded);
         let ring_bytes = program.ring_bytes();
         let turn = self.turns.add(key);
         let reading = Reading {
@@ -344,20 +346,25 @@ const fn is_short_fork(header: &ObservedHeader) -> bool {
         && header.ended_cpu_ns < SHORT_NS
 }
 
-/// The loaded files of a process. `found_at` leads through the process while it lives.
-fn loaded_files(text: &ObservedText, pid: ProcessId) -> Vec<LoadedFile> {
+/// The loaded files of a process. `found_at` leads through the process while it lives, and to its
+/// program while it runs that one.
+fn loaded_files(text: &ObservedText, pid: ProcessId, is_running: bool) -> Vec<LoadedFile> {
     let program = text.program.strip_suffix(REMOVED).unwrap_or(&text.program);
     let mut mapped: Option<Vec<LoadedFile>> = None;
     let files = text.files.iter().map(|(addresses, path)| {
         let (path, place) = if path.is_empty() {
-            (program, module_places::of_program(pid, &text.program))
+            (
+                program,
+                module_places::of_program(pid, &text.program, is_running),
+            )
         } else {
             (path.as_slice(), module_places::by_path(pid, path))
         };
         let shown = String::from_utf8_lossy(path).into_owned();
         // Only the list of mappings leads to a file without a path.
         let found_at = place.unwrap_or_else(|| {
-            let mapped = mapped.get_or_insert_with(|| mapped_files(pid));
+            let mapped = mapped
+                .get_or_insert_with(|| is_running.then(|| mapped_files(pid)).unwrap_or_default());
             let is_it = |file: &&LoadedFile| file.addresses.contains(&addresses.start);
             let file = mapped.iter().find(is_it);
             file.map_or_else(|| PathBuf::from(&shown), |file| file.found_at.clone())
