@@ -19,7 +19,7 @@ use crate::agent_record::{SPIN, has_used, text, used_by};
 const FIND_DIRECTORY: &str = "set -e; directory=${MULTIPROCESS_PROFILER_OBSERVED##* }; ";
 
 /// The size of a process's file in bytes: `FILE_BYTES` in `profiler-agent/observed/src/layout.rs`.
-const FILE_BYTES: usize = 518 * 4096;
+const FILE_BYTES: usize = 517 * 4096;
 
 #[test]
 fn programs_go_on_if_their_session_is_killed() -> anyhow::Result<()> {
@@ -172,7 +172,7 @@ fn ignores(files: &str) -> anyhow::Result<()> {
 fn filled_with(octal: &str) -> String {
     let rest = FILE_BYTES - 12;
     format!(
-        "{{ printf 'mpprofob\\1\\0\\0\\0'; head -c {rest} /dev/zero | tr '\\0' '{octal}'; }} >own-1"
+        "{{ printf 'mpprofob\\2\\0\\0\\0'; head -c {rest} /dev/zero | tr '\\0' '{octal}'; }} >own-1"
     )
 }
 

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use profiler_observed::file::{ObservedFile, ObservedFileError};
 use profiler_observed::layout::{
     CONTROL_AT, CONTROL_BYTES, FILE_BYTES, FREED_AT, GRANTED_AT, HEAD_BYTES, MAGIC,
-    MAX_STACK_BYTES, PAGE, RING_AT, RING_PAGES, TEXT_AT, VERSION, row_at,
+    MAX_STACK_BYTES, PAGE, RING_AT, RING_PAGES, VERSION, row_at, text_at,
 };
 
 const INPUT_BYTES: usize = 11;
@@ -67,7 +67,7 @@ impl Base {
                 RING_AT + place % RING_PAGES * PAGE + place / RING_PAGES % (HEAD_BYTES / 8) * 8,
                 &word,
             ),
-            3 => self.write(TEXT_AT + place, &word),
+            3 => self.write(text_at(place), &word),
             4 => self.write(row_at(place).unwrap_or(0), &word),
             5 => self.publish(place % RING_PAGES, &word),
             6 => self.write(place * 64, &word),

@@ -1,6 +1,6 @@
 //! The variable by which a session asks for recording.
 //!
-//! `MULTIPROCESS_PROFILER_OBSERVED=1 61 4000000 t /dev/shm/profiler-x`: the version of the layout,
+//! `MULTIPROCESS_PROFILER_OBSERVED=2 61 4000000 t /dev/shm/profiler-x`: the version of the layout,
 //! the signal, the interval in nanoseconds, `t` for the processor's own clock or `m` for the
 //! monotonic one, and the directory.
 
@@ -58,30 +58,30 @@ mod tests {
 
     #[test]
     fn the_variable_has_five_parts() {
-        let configuration = parse(b"1 61 4000000 t /dev/shm/a b").unwrap();
+        let configuration = parse(b"2 61 4000000 t /dev/shm/a b").unwrap();
         assert_eq!(
             (configuration.signal, configuration.interval_ns),
             (61, 4_000_000)
         );
         assert!(configuration.uses_ticks);
         assert!(configuration.directory.starts_with(b"/dev/shm/a b\0"));
-        assert!(!parse(b"1 61 4000000 m /x").unwrap().uses_ticks);
+        assert!(!parse(b"2 61 4000000 m /x").unwrap().uses_ticks);
     }
 
     #[test]
     fn another_value_is_refused() {
-        let long = [b"1 61 4000000 t /".as_slice(), &[b'x'; MAX_DIRECTORY]].concat();
+        let long = [b"2 61 4000000 t /".as_slice(), &[b'x'; MAX_DIRECTORY]].concat();
         let values: [&[u8]; 11] = [
             b"",
-            b"1",
-            b"2 61 4000000 t /x",
-            b"1 9 4000000 t /x",
-            b"1 65 4000000 t /x",
-            b"1 61 1 t /x",
-            b"1 61 4000000 x /x",
-            b"1 61 4000000 t ",
-            b"1 61 99999999999999999999 t /x",
-            b"1 6a 4000000 t /x",
+            b"2",
+            b"1 61 4000000 t /x",
+            b"2 9 4000000 t /x",
+            b"2 65 4000000 t /x",
+            b"2 61 1 t /x",
+            b"2 61 4000000 x /x",
+            b"2 61 4000000 t ",
+            b"2 61 99999999999999999999 t /x",
+            b"2 6a 4000000 t /x",
             &long,
         ];
         for value in values {

@@ -13,29 +13,50 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use crate::layout::{Header, Notes, TEXT_AT, TEXT_BYTES};
+use crate::layout::{
+    FIRST_TEXT_BYTES, Header, MORE_TEXT_AT, MORE_TEXT_BYTES, Notes, TEXT_BYTES, text_at,
+};
 use crate::loaded;
 use crate::process;
-use crate::raw::{Call, call};
+use crate::raw::{Call, call, populate_pages};
 
 const AT_CURRENT_DIRECTORY: usize = -100_isize as usize;
 
 /// Writes text into a file.
 struct Text {
-    start: *mut u8,
+    file: *mut u8,
     len: usize,
     is_cut: bool,
 }
 
 impl Text {
-    fn push(&mut self, byte: u8) {
-        if self.len < TEXT_BYTES {
-            // SAFETY: inside the text of the mapped file.
-            unsafe { self.start.wrapping_add(self.len).write_volatile(byte) };
-            self.len = self.len.wrapping_add(1);
-        } else {
-            self.is_cut = true;
+    fn new(file: *mut u8) -> Self {
+        Self {
+            file,
+            len: 0,
+            is_cut: false,
         }
+    }
+
+    fn push(&mut self, byte: u8) {
+        let is_full = self.len >= TEXT_BYTES || self.len == FIRST_TEXT_BYTES && !self.has_more();
+        if self.is_cut || is_full {
+            self.is_cut = true;
+            return;
+        }
+        // SAFETY: inside the text of the mapped file, in a page that has memory.
+        unsafe {
+            self.file
+                .wrapping_add(text_at(self.len))
+                .write_volatile(byte)
+        };
+        self.len = self.len.wrapping_add(1);
+    }
+
+    /// Allocates the pages for the rest of the text.
+    fn has_more(&self) -> bool {
+        let place = self.file.addr().wrapping_add(MORE_TEXT_AT);
+        populate_pages(place, MORE_TEXT_BYTES)
     }
 
     fn push_all(&mut self, bytes: &[u8]) {
@@ -84,18 +105,10 @@ impl Text {
     }
 }
 
-fn text_of(file: *mut u8) -> *mut u8 {
-    file.wrapping_add(TEXT_AT)
-}
-
 /// Writes the names of the program and of its files. `program` is the path of the program, if it is
 /// known. Called while the process has one thread.
 pub(crate) fn write(file: *mut u8, header: &Header, program: Option<&[u8]>) {
-    let mut text = Text {
-        start: text_of(file),
-        len: 0,
-        is_cut: false,
-    };
+    let mut text = Text::new(file);
     match program {
         Some(path) => text.push_all(path),
         None => text.push_program(),
@@ -123,12 +136,10 @@ pub(crate) fn copy(from: *mut u8, to: *mut u8) {
         return;
     };
     let len = (old.text_bytes.load(Ordering::Acquire) as usize).min(TEXT_BYTES);
-    let (from, to) = (text_of(from), text_of(to));
+    let mut text = Text::new(to);
     for at in 0..len {
         // SAFETY: inside the text of the parent's file.
-        let byte = unsafe { ptr::read_volatile(from.wrapping_add(at)) };
-        // SAFETY: inside the text of the own file.
-        unsafe { ptr::write_volatile(to.wrapping_add(at), byte) };
+        text.push(unsafe { ptr::read_volatile(from.wrapping_add(text_at(at))) });
     }
-    new.text_bytes.store(len as u32, Ordering::Release);
+    text.finish(new);
 }

@@ -13,7 +13,8 @@ use core::sync::atomic::{
 use crate::layout::{MAX_ROWS, Notes, PAGE, ROWS_PER_PAGE, row_at};
 use crate::process::{self, FilterState};
 use crate::raw::{
-    Call, Clock, call, call3, limit_of_process, limits_of_process, process_id, thread_id,
+    Call, Clock, call, call3, limit_of_process, limits_of_process, populate_pages, process_id,
+    thread_id,
 };
 
 /// The value of [`OwnRow::timer`] without a timer; all zeros, so the rows take no memory at first.
@@ -21,7 +22,6 @@ const NO_TIMER: i32 = 0;
 const SIGEV_THREAD_ID: u32 = 4;
 /// The upper half of the value that our timers send, by which the handler knows them.
 pub(crate) const TIMER_MARK: u64 = 0x6d70_6f62;
-const MADV_POPULATE_WRITE: usize = 23;
 /// The words that an alternate signal stack needs besides the frame that the system puts there.
 const HANDLER_BYTES: usize = 2048;
 
@@ -123,9 +123,7 @@ fn populate(row: usize) -> bool {
     let Some(at) = row_at(row).filter(|_| !file.is_null()) else {
         return false;
     };
-    let place = file.addr().wrapping_add(at / PAGE * PAGE);
-    // SAFETY: allocates a page of the mapped file, which has the length of the layout.
-    unsafe { call3(Call::MADVISE, place, PAGE, MADV_POPULATE_WRITE) == 0 }
+    populate_pages(file.addr().wrapping_add(at / PAGE * PAGE), PAGE)
 }
 
 /// The stack of a thread.

@@ -15,9 +15,10 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
 
 use crate::layout::{
-    CONTROL_AT, CONTROL_BYTES, Control, FILE_BYTES, FIRST_BYTES, FIRST_RING_PAGES, FREED_AT,
-    GRANTED_AT, HEAD_BYTES, Header, MAGIC, PAGE, RING_AT, RING_PAGES, SAMPLE_PAGES, SampleHead,
-    TEXT_AT, TEXT_BYTES, ThreadRow, VERSION, ring_page_at, row_at,
+    CONTROL_AT, CONTROL_BYTES, Control, FILE_BYTES, FIRST_BYTES, FIRST_RING_PAGES,
+    FIRST_TEXT_BYTES, FREED_AT, GRANTED_AT, HEAD_BYTES, Header, MAGIC, MORE_TEXT_AT, PAGE, RING_AT,
+    RING_PAGES, SAMPLE_PAGES, SampleHead, TEXT_AT, TEXT_BYTES, ThreadRow, VERSION, ring_page_at,
+    row_at,
 };
 
 /// Why a file is not that of an observed process.
@@ -195,7 +196,9 @@ impl ObservedFile {
             .read_exact_at(&mut len, offset_of!(Header, text_bytes) as u64)?;
         let len = (u32::from_ne_bytes(len) as usize).min(TEXT_BYTES);
         let mut bytes = vec![0; len];
-        self.file.read_exact_at(&mut bytes, TEXT_AT as u64)?;
+        let (first, rest) = bytes.split_at_mut(len.min(FIRST_TEXT_BYTES));
+        self.file.read_exact_at(first, TEXT_AT as u64)?;
+        self.file.read_exact_at(rest, MORE_TEXT_AT as u64)?;
         Ok(ObservedText::parse(&bytes))
     }
 

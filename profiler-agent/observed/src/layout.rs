@@ -6,18 +6,19 @@
 //!
 //! ```text
 //! page 0         Header: who the process is, when its program began and ended, counts
-//! page 1         Control: the states of the ring's pages
-//! page 2         ThreadRow × 64
-//! pages 3–6      text: the name of the program, then its files with code
-//! pages 7–262    ring: samples, each in 1 to 16 pages
-//! pages 263–517  ThreadRow × 16,320: the rows that do not fit into page 2
+//!   from 128     Control: the states of the ring's pages
+//!   from 1,024   text: the name of the program, then its files with code
+//! page 1         ThreadRow × 64
+//! pages 2–257    ring: samples, each in 1 to 16 pages
+//! pages 258–512  ThreadRow × 16,320: the rows that do not fit into page 1
+//! pages 513–516  the text that does not fit into page 0
 //! ```
 //!
 //! The file is sparse. [`FIRST_BYTES`] are allocated when it is made, so no store of the signal
-//! handler can fail in a file system that is full. The session allocates further pages of the ring
-//! from its memory limit and then raises [`Control::granted`]; the handler uses no page above that.
-//! The process allocates further rows itself, outside of the handler, and uses none that the system
-//! refuses.
+//! handler can fail in a file system that is full. Each page of them costs a program about 1 µs at its
+//! start. The session allocates further pages of the ring from its memory limit and then raises
+//! [`Control::granted`]; the handler uses no page above that. The process allocates further rows and
+//! pages of text itself, outside of the handler, and uses none that the system refuses.
 //!
 //! # Life of a page of the ring
 //!
@@ -46,7 +47,7 @@ pub const PAGE: usize = 4096;
 /// The first word of each file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mpprofob");
 /// The version of this layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The pages of the ring.
 pub const RING_PAGES: usize = 256;
@@ -63,19 +64,35 @@ pub const ROWS_PER_PAGE: usize = PAGE / size_of::<ThreadRow>();
 const MORE_ROW_PAGES: usize = 255;
 
 /// The place of [`Control`].
-pub const CONTROL_AT: usize = PAGE;
-const ROWS_AT: usize = 2 * PAGE;
-/// The place of the text.
-pub const TEXT_AT: usize = 3 * PAGE;
-/// The room for the text, in bytes.
-pub const TEXT_BYTES: usize = 4 * PAGE;
+pub const CONTROL_AT: usize = 128;
+/// The place of the first [`FIRST_TEXT_BYTES`] of the text.
+pub const TEXT_AT: usize = 1024;
+/// The bytes of text in page 0.
+pub const FIRST_TEXT_BYTES: usize = PAGE - TEXT_AT;
+const ROWS_AT: usize = PAGE;
 /// The place of the ring.
-pub const RING_AT: usize = 7 * PAGE;
+pub const RING_AT: usize = 2 * PAGE;
 const MORE_ROWS_AT: usize = RING_AT + RING_PAGES * PAGE;
+/// The place of the rest of the text.
+pub const MORE_TEXT_AT: usize = MORE_ROWS_AT + MORE_ROW_PAGES * PAGE;
+/// The room for the rest of the text, in bytes.
+pub const MORE_TEXT_BYTES: usize = 4 * PAGE;
+/// The room for the text, in bytes.
+pub const TEXT_BYTES: usize = FIRST_TEXT_BYTES + MORE_TEXT_BYTES;
 /// The length of the file.
-pub const FILE_BYTES: usize = MORE_ROWS_AT + MORE_ROW_PAGES * PAGE;
+pub const FILE_BYTES: usize = MORE_TEXT_AT + MORE_TEXT_BYTES;
 /// The bytes at the file's start that are allocated when it is made.
 pub const FIRST_BYTES: usize = RING_AT + FIRST_RING_PAGES * PAGE;
+
+/// The place of a byte of the text.
+#[must_use]
+pub const fn text_at(offset: usize) -> usize {
+    if offset < FIRST_TEXT_BYTES {
+        TEXT_AT + offset
+    } else {
+        MORE_TEXT_AT + (offset - FIRST_TEXT_BYTES)
+    }
+}
 
 /// The place of a thread's row. `None` if there is no such row.
 #[must_use]
@@ -269,8 +286,8 @@ pub const HEAD_BYTES: usize = size_of::<SampleHead>();
 pub const MAX_STACK_BYTES: usize = SAMPLE_PAGES * PAGE - HEAD_BYTES;
 
 const _: () = {
-    assert!(size_of::<Header>() <= PAGE);
-    assert!(size_of::<Control>() <= PAGE);
+    assert!(size_of::<Header>() <= CONTROL_AT);
+    assert!(CONTROL_AT + size_of::<Control>() <= TEXT_AT);
     assert!(size_of::<ThreadRow>() == 64);
     assert!(HEAD_BYTES == 128);
     assert!(FIRST_RING_PAGES.is_multiple_of(16) && RING_PAGES.is_multiple_of(16));
