@@ -181,7 +181,12 @@ impl Recorded {
 
     /// Whether a profile was written.
     pub fn has_profile(&self) -> bool {
-        self.directory.join(PROFILE).exists()
+        self.path().exists()
+    }
+
+    /// The path of the profile.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(PROFILE)
     }
 
     /// The profile.
@@ -189,7 +194,7 @@ impl Recorded {
     /// # Errors
     /// When there is none.
     pub fn profile(&self) -> anyhow::Result<Profile> {
-        Profile::read(&self.directory.join(PROFILE)).with_context(|| self.said())
+        Profile::read(&self.path()).with_context(|| self.said())
     }
 
     /// The verdicts on the processes of this name, from the gathering log of the profile.

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use integration_tests::foreign::Workplace;
 use integration_tests::helper_process::HelperProcess;
 use integration_tests::installed::skip;
 use integration_tests::named_stacks::NamedStacks;
@@ -183,5 +184,52 @@ fn a_perf_map_of_another_user_is_not_used_and_the_report_says_so() -> anyhow::Re
     assert!(!stacks.has_in_order(&["generatedLoop"]));
     let said = report.left_out.join("; ");
     assert!(said.contains("does not belong to the user"), "{said}");
+    Ok(())
+}
+
+/// Generates a function that counts down, describes it in a perf map, forks, and calls it in the
+/// child. Prints the path of the map.
+#[cfg(target_arch = "x86_64")]
+const FORKS_WITH_GENERATED_CODE: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static long cpu(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec * 1000000000L + t.tv_nsec; }
+int main(void) {
+    static const unsigned char code[] = {0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3};
+    char *place = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(place, code, sizeof code);
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+    FILE *map = fopen(path, "w");
+    fprintf(map, "%lx %zx counts_down\n", (unsigned long)place, sizeof code);
+    fclose(map);
+    puts(path);
+    fflush(stdout);
+    if (fork() == 0) {
+        for (long end = cpu() + 300000000; cpu() < end;) ((void (*)(long))place)(1000000);
+        _exit(0);
+    }
+    wait(0);
+    return 0;
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_forked_child_has_the_names_of_code_that_its_parent_has_generated() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let program = place.compile("forks", FORKS_WITH_GENERATED_CODE, &["-O1"])?;
+    let recorded = place.record(&[program.to_str().context("a path")?])?;
+    let map = String::from_utf8(recorded.output.stdout.clone())?;
+    let _map = PerfMap(map.trim().into());
+    let stacks = NamedStacks::read(&recorded.path())?;
+    let named = stacks.samples_in("forks", "counts_down", 0.0);
+    assert!(named >= 30, "{named}: {}", recorded.said());
     Ok(())
 }

@@ -230,7 +230,11 @@ fn settle<'a>(
     };
     if is_there {
         profile.life(series.life_of(participant.key, *pid));
-        profile.name_generated_code(participant.files.clone(), participant.is_trusted);
+        profile.name_generated_code(
+            participant.parent,
+            participant.files.clone(),
+            participant.is_trusted,
+        );
     }
     Ok(Settled {
         participant,

@@ -34,7 +34,9 @@ const GROWTH_TIMES: u64 = 4;
 const GROWTH_PART: u64 = 4;
 
 /// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
-/// for later processes. A process can record that much at full speed before the parent answers.
+/// for later processes. They have one size: with parts of what is free, the eighth process would get a
+/// tenth of what the first one got. A process can record that much at full speed before the parent
+/// answers.
 const KEPT_PART: u64 = 4;
 
 /// The first allowance of a process, if a `GROWTH_PART` of the free budget has it, when no more can
@@ -75,9 +77,9 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
 
 /// The first allowance of a process, or `None` when less than the floor is free.
 pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64) -> Option<u64> {
-    let lent = free.saturating_sub(limit / KEPT_PART) / GROWTH_PART;
-    let most = lent.max(USUAL_FIRST).min(policy.initial);
-    let generous = pages_down((free / GROWTH_PART).min(most), policy.page);
+    let lent = free.saturating_sub(limit / KEPT_PART);
+    let usual = (free / GROWTH_PART).min(USUAL_FIRST);
+    let generous = pages_down(lent.max(usual).min(policy.initial), policy.page);
     (free >= policy.floor).then_some(generous.max(policy.floor))
 }
 

@@ -26,6 +26,7 @@ const LIMITS: LookUpLimits = LookUpLimits {
 fn own_code() -> GeneratedCode {
     GeneratedCode {
         pid: process_id(),
+        parent: None,
         files: None,
         ended: None,
         is_trusted: true,

@@ -2,8 +2,9 @@
 //!
 //! Made once for a profile, with all its processes. Invariants: an address that is in a file of its
 //! process is never named by the process's runtime, although the runtime may once have had code at
-//! that address; all processes together read at most [`MAX_BYTES`] bytes and take about
-//! [`MAX_TIME`], after which no further look-up begins; each process has a share of both.
+//! that address; the runtime of a parent process names only addresses in a forked child that the
+//! child's runtime does not name; all processes together read at most [`MAX_BYTES`] bytes and take
+//! about [`MAX_TIME`], after which no further look-up begins; each process has a share of both.
 
 use std::time::Duration;
 
@@ -17,6 +18,10 @@ use crate::generated_code::{GeneratedCode, LookUpLimits, RuntimeName, now};
 const MAX_BYTES: u64 = 2 << 30;
 /// Limit on the time for all processes, except the time to start and to end look-ups.
 const MAX_TIME: Duration = Duration::from_secs(20);
+/// The maximum number of processes above a forked one whose names it gets.
+const MAX_PARENTS: usize = 4;
+/// Files below this address may be at the same addresses in all processes that execute a program.
+const FIRST_RANDOM_ADDRESS: u64 = 1 << 32;
 /// Limit on the time for one process.
 const MAX_TIME_OF_ONE: Duration = Duration::from_secs(4);
 
@@ -54,33 +59,78 @@ impl<'m> GeneratedNames<'m> {
         }
     }
 
-    /// Calls `found` with each address that has a name. The addresses are ascending and distinct.
+    /// Calls `found` once with each address that has a name. The addresses are ascending and distinct.
     pub(super) fn resolve(
         &mut self,
         member: MemberNumber,
         addresses: &[u64],
         found: &mut dyn FnMut(u64, &RuntimeName<'_>),
     ) {
-        let process = self.processes.iter().find(|one| one.member == member);
-        let Some(process) = process else {
+        let own = self.processes.iter().position(|one| one.member == member);
+        let Some((place, process)) = own.and_then(|own| Some((own, self.processes.get(own)?)))
+        else {
             return;
         };
         let files = MappedFiles::of(process.definitions);
         let mut addresses = addresses.to_vec();
         addresses.retain(|address| !files.contain(*address));
-        if addresses.is_empty() {
-            return;
+        for (distance, place) in self.with_parents(place).into_iter().enumerate() {
+            if !addresses.is_empty() {
+                self.look_up(place, &mut addresses, distance == 0, found);
+            }
         }
+    }
+
+    /// The process at this place, and those from which it was forked: its parent first.
+    fn with_parents(&self, place: usize) -> Vec<usize> {
+        let mut all = vec![place];
+        while let Some(parent) = all.last().and_then(|last| self.forked_from(*last)) {
+            if all.len() > MAX_PARENTS || all.contains(&parent) {
+                break;
+            }
+            all.push(parent);
+        }
+        all
+    }
+
+    /// The process from which this one was forked, if it is in the profile. Of two processes that
+    /// have executed a program each, the files are at different addresses.
+    fn forked_from(&self, place: usize) -> Option<usize> {
+        let child = self.processes.get(place)?;
+        let parent = child.code.parent?;
+        let is_parent = |one: &GeneratingProcess<'_>| {
+            one.code.pid == parent && have_same_addresses(child.definitions, one.definitions)
+        };
+        self.processes.iter().position(is_parent)
+    }
+
+    /// Looks for the names of these addresses in the files of one process, and removes the addresses
+    /// that have names.
+    fn look_up(
+        &mut self,
+        place: usize,
+        addresses: &mut Vec<u64>,
+        is_own: bool,
+        found: &mut dyn FnMut(u64, &RuntimeName<'_>),
+    ) {
+        let Some(process) = self.processes.get(place) else {
+            return;
+        };
         let Some(limits) = self.shares.begin() else {
             return self.note_unreachable("those of other processes took too long".to_owned());
         };
         let began = now();
-        let look_up = process.code.resolve(&addresses, limits);
+        let look_up = process.code.resolve(addresses, limits);
         self.shares.spend(look_up.bytes, began.elapsed());
-        for address in addresses {
-            if let Some(name) = look_up.name_at(address) {
-                found(address, &name);
+        addresses.retain(|address| {
+            let name = look_up.name_at(*address);
+            if let Some(name) = &name {
+                found(*address, name);
             }
+            name.is_none()
+        });
+        if !is_own {
+            return; // that process reports what was left out
         }
         let remarks = look_up.remarks.iter();
         self.remarks
@@ -103,6 +153,20 @@ impl<'m> GeneratedNames<'m> {
         });
         self.remarks.into_iter().chain(unreachable).collect()
     }
+}
+
+/// Whether a file is at the same address in both processes.
+fn have_same_addresses(one: &Definitions, other: &Definitions) -> bool {
+    let of_other = other.modules();
+    let is_there = |path: &str, start: u64| {
+        let mut all = of_other.iter();
+        all.any(|(_, module)| module.start == start && module.path == path)
+    };
+    let modules = one.modules();
+    let mut random = modules
+        .iter()
+        .filter(|(_, module)| module.start >= FIRST_RANDOM_ADDRESS);
+    random.any(|(_, module)| is_there(&module.path, module.start))
 }
 
 /// The shares of the processes in the bytes that are read and in the time.

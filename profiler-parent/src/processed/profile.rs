@@ -191,9 +191,10 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     /// Looks for the names of the code that the process which was added last generates at run time.
-    /// `files` is what is known of its files since it connected.
+    /// `files` is what is known of its files since it connected. `parent` is its parent process.
     pub(crate) fn name_generated_code(
         &mut self,
+        parent: Option<ProcessId>,
         files: Option<Arc<ProcessFiles>>,
         is_trusted: bool,
     ) {
@@ -205,6 +206,7 @@ impl<'a> ProcessedProfile<'a> {
         if let Some(member) = self.members.last_mut() {
             member.generated = Some(GeneratedCode {
                 pid: member.role.pid,
+                parent,
                 files,
                 ended,
                 is_trusted,

@@ -370,7 +370,7 @@ fn generated_code_has_the_names_of_its_own_process_only() {
             Box::new(|| Ok(Arc::clone(&forged.file))),
         );
         assert!(matches!(added, Ok(Some(_))));
-        profile.name_generated_code(ProcessFiles::note(pid, true), true);
+        profile.name_generated_code(None, ProcessFiles::note(pid, true), true);
     }
     let mut out = Vec::new();
     let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);
@@ -411,7 +411,7 @@ fn an_offset_in_an_unknown_module_is_not_the_address_of_generated_code() {
         Box::new(|| Ok(Arc::clone(&forged.file))),
     );
     assert!(matches!(added, Ok(Some(_))));
-    profile.name_generated_code(None, true);
+    profile.name_generated_code(None, None, true);
     let mut out = Vec::new();
     let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);
     std::fs::remove_file(&map).unwrap();
