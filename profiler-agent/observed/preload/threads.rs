@@ -265,26 +265,31 @@ pub(crate) fn arm(row: usize) -> bool {
         process::note(Notes::SMALL_STACK);
         return false;
     }
-    if !may_have_timer() {
+    if !claim_timer() {
         return false;
     }
     let Some(timer) = make_timer(row) else {
+        TIMERS.fetch_sub(1, Ordering::Relaxed);
         return false;
     };
-    TIMERS.fetch_add(1, Ordering::Relaxed);
     own.timer.store(timer.wrapping_add(1), Ordering::SeqCst);
     // A recorder may have taken over, and deleted all timers, just before.
     process::is_recorded() || !disarm(row)
 }
 
-/// The timers of this process. A count that is late by a few threads does no harm.
+/// The timers of this process, and those that its threads are about to make.
 static TIMERS: AtomicU64 = AtomicU64::new(0);
 const RLIMIT_SIGPENDING: usize = 11;
 
-/// Whether one more timer leaves most of what the user may have to the program: each timer counts
-/// as a pending signal. Nobody knows how much of the limit other processes use.
-fn may_have_timer() -> bool {
-    TIMERS.load(Ordering::Relaxed) < limit_of_process(RLIMIT_SIGPENDING) / 4
+/// Counts one more timer, if that leaves most of what the user may have to the program: each timer
+/// counts as a pending signal. How much of the limit other processes use is not known.
+fn claim_timer() -> bool {
+    let most = limit_of_process(RLIMIT_SIGPENDING) / 4;
+    let is_claimed = TIMERS.fetch_add(1, Ordering::Relaxed) < most;
+    if !is_claimed {
+        TIMERS.fetch_sub(1, Ordering::Relaxed);
+    }
+    is_claimed
 }
 
 /// `struct sigevent` of the kernel.

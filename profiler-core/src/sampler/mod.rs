@@ -64,6 +64,7 @@ native! {
     mod sample_handler;
     mod sample_recorder;
     pub(crate) mod self_unwind;
+    mod kept_process;
     mod known_stacks;
     mod looking;
     mod maps;

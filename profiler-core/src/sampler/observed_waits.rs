@@ -24,6 +24,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
 use super::covered_time::CoveredTime;
+use super::kept_process::KeptProcess;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_clock::ObservedClock;
 use super::observed_counters::ObservedCounters;
@@ -41,6 +42,8 @@ use crate::time::Timestamp;
 
 /// The shortest time between two looks. The passes of the reader are further apart and have jitter.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The minimum time between two readings of a process's counters.
+const COUNTER_PAUSE: Duration = Duration::from_millis(40);
 /// The average time between two looks, as a multiple of the time that a look takes.
 const SHARE: u32 = 100;
 /// The least time to the next look if a look had to leave out threads, as such a multiple.
@@ -96,6 +99,7 @@ pub struct BegunSample {
 #[derive(Debug)]
 pub struct ObservedThreads {
     place: ObservedPlace,
+    process: KeptProcess,
     threads: ThreadTable,
     counters: ObservedCounters,
     times: LookTimes,
@@ -116,6 +120,7 @@ pub struct ObservedThreads {
     next_list: Instant,
     listing_cost: Duration,
     began_look: Instant,
+    next_count: Instant,
     /// The thread after which the next look goes on.
     looked_last: ThreadId,
     /// Where the program was at the first look.
@@ -144,6 +149,7 @@ impl ObservedThreads {
         let system_tick = u64::try_from(timer::tick().as_nanos()).unwrap_or(0);
         Self {
             place,
+            process: KeptProcess::new(),
             threads: ThreadTable::new((main, place.checked_start(process)), place.base_ns, filter),
             counters: ObservedCounters::new(params.features),
             times: LookTimes {
@@ -161,6 +167,7 @@ impl ObservedThreads {
             next_list: now(),
             listing_cost: Duration::ZERO,
             began_look: now(),
+            next_count: now(),
             looked_last: ThreadId::new(0),
             program: None,
             is_replaced: false,
@@ -283,14 +290,11 @@ impl ObservedThreads {
     fn find_name(&mut self, tid: ThreadId) {
         let is_listed = |thread: &ObservedThread| thread.listed.is_some();
         if !self.threads.all.get(&tid).is_some_and(is_listed)
-            && let Some(other) = self.open()
+            && let Some(open) = self.process.open(&self.place)
         {
-            self.threads.name_sampled(&other, tid);
+            self.threads.name_sampled(&open.process, tid);
+            self.process.keep(open);
         }
-    }
-
-    fn open(&self) -> Option<OtherProcess> {
-        OtherProcess::open(self.place.pid, self.place.start?)
     }
 
     /// Whether a thread may have run since it was looked at.
@@ -315,20 +319,24 @@ impl ObservedThreads {
         self.began_look = now();
         self.next_look = self.began_look + PAUSE;
         self.taken = LookTaken::default();
-        let Some(other) = self.open() else {
+        let Some(open) = self.process.open(&self.place) else {
             return false;
         };
+        let other = &open.process;
         let place = other.program();
         if *self.program.get_or_insert(place) != place {
             self.leave(process);
             return false;
         }
-        self.count(process, &other);
+        self.count(process, other);
         if self.looks {
-            self.update_threads(process, &other);
-            self.take_states(process, &other, budget);
+            self.update_threads(process, other);
+            self.take_states(process, other, budget);
         } else {
             self.needs_look = false;
+        }
+        if self.needs_look {
+            self.process.keep(open);
         }
         if self.taken.is_empty() {
             self.pause();
@@ -364,6 +372,10 @@ impl ObservedThreads {
     }
 
     fn count(&mut self, process: &mut ObservedProcess, other: &OtherProcess) {
+        if self.began_look < self.next_count {
+            return;
+        }
+        self.next_count = self.began_look + COUNTER_PAUSE;
         let cpu_ns = self.clock.cpu_ns;
         let used = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.place.base_ns));
         let resident = self

@@ -8,7 +8,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, open, openat, statat};
 
 use super::tasks::{Doing, STATUS_BYTES, Tasks, field, read_at};
 use super::thread_activity::{ThreadActivity, parse_schedule};
@@ -26,12 +26,13 @@ const IS_OF_FILE: u64 = 1 << 61;
 /// The most pages of one read.
 const MAX_PAGES: usize = 32;
 
-/// A process, for as long as one look at it takes.
+/// A process.
 #[derive(Debug)]
 pub(crate) struct OtherProcess {
     folder: OwnedFd,
     pid: ProcessId,
     stat: ProcessStat,
+    threads: u64,
 }
 
 /// What distinguishes the programs that a process has executed one after the other. All zero if
@@ -48,19 +49,47 @@ impl OtherProcess {
     pub(crate) fn open(pid: ProcessId, start: ProcessStart) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
-        let mut text = [0; STAT_BYTES];
-        let stat = ProcessStat::parse(read_at(folder.as_fd(), c"stat", &mut text)?)?;
-        let process = Self { folder, pid, stat };
-        let has_ended = process.stat.state() == Some("Z") && process.threads() <= 1;
-        (process.stat.start() == Some(start) && !has_ended).then_some(process)
+        let stat = read_stat(&folder)?;
+        let process = Self {
+            folder,
+            pid,
+            threads: stat.number(20).unwrap_or(0),
+            stat,
+        };
+        (process.stat.start() == Some(start) && !process.has_only_ended()).then_some(process)
     }
 
-    /// The number of its threads when it was opened.
-    pub(crate) fn threads(&self) -> u64 {
-        self.stat.number(20).unwrap_or(0)
+    /// Reads again how many threads it has. This takes a tenth of the time of opening it. False if it
+    /// has ended.
+    pub(crate) fn count_threads(&mut self) -> bool {
+        let tasks = statat(&self.folder, c"task", AtFlags::empty());
+        // A folder has two links besides those to the folders in it.
+        let threads = tasks.map_or(0, |about| u64::from(about.st_nlink).saturating_sub(2));
+        self.threads = threads;
+        threads > 0
     }
 
-    /// Where its program was when it was opened.
+    /// Reads again what [`Self::threads`] and [`Self::program`] return. False if it has ended, or if
+    /// only its first thread is left and has ended.
+    pub(crate) fn read_again(&mut self) -> bool {
+        let Some(stat) = read_stat(&self.folder) else {
+            return false;
+        };
+        self.threads = stat.number(20).unwrap_or(0);
+        self.stat = stat;
+        !self.has_only_ended()
+    }
+
+    fn has_only_ended(&self) -> bool {
+        self.stat.state() == Some("Z") && self.threads <= 1
+    }
+
+    /// The number of its threads when it was last read.
+    pub(crate) const fn threads(&self) -> u64 {
+        self.threads
+    }
+
+    /// Where its program was when that was last read.
     pub(crate) fn program(&self) -> ProgramPlace {
         let number = |field| self.stat.number(field).unwrap_or(0);
         ProgramPlace {
@@ -154,6 +183,12 @@ impl OtherProcess {
             runs: waited.saturating_add(count("nonvoluntary_ctxt_switches:")?),
         })
     }
+}
+
+/// The `stat` file in the folder of a process.
+fn read_stat(folder: &OwnedFd) -> Option<ProcessStat> {
+    let mut text = [0; STAT_BYTES];
+    ProcessStat::parse(read_at(folder.as_fd(), c"stat", &mut text)?)
 }
 
 /// What memory is to be read.

@@ -1,0 +1,125 @@
+//! An observed process that stays open between looks.
+//!
+//! Used by `observed_waits`. Opening a process and reading its `stat` file takes longer than the rest
+//! of a look at a process of one thread. A descriptor refers to a process and not to its number, so no
+//! other process can take its place. Invariant: at most [`MAX_KEPT`] processes of a session are kept,
+//! because each takes a descriptor.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::observed_place::ObservedPlace;
+use super::schedule::now;
+use crate::sys::native::other_process::OtherProcess;
+
+/// The maximum number of processes that are kept open.
+const MAX_KEPT: usize = 256;
+/// How often a kept process is read again: whether it has executed another program, which its file
+/// usually says at once.
+const READ_AGAIN: Duration = Duration::from_millis(100);
+
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// One of [`MAX_KEPT`] places.
+#[derive(Debug)]
+struct KeptPlace;
+
+impl KeptPlace {
+    fn take() -> Option<Self> {
+        let more = |kept| (kept < MAX_KEPT).then_some(kept + 1);
+        let taken = KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then_some(Self)
+    }
+}
+
+impl Drop for KeptPlace {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A process that may be open.
+#[derive(Debug)]
+pub(super) struct KeptProcess {
+    kept: Option<(OtherProcess, KeptPlace)>,
+    read: Instant,
+}
+
+impl KeptProcess {
+    pub(super) fn new() -> Self {
+        Self {
+            kept: None,
+            read: now(),
+        }
+    }
+
+    /// The process, with the present number of its threads. `None` if it has ended.
+    pub(super) fn open(&mut self, place: &ObservedPlace) -> Option<OpenProcess> {
+        let Some((mut process, kept)) = self.kept.take() else {
+            self.read = now();
+            let process = OtherProcess::open(place.pid, place.start?)?;
+            return Some(OpenProcess {
+                process,
+                place: None,
+            });
+        };
+        let is_due = self.read.elapsed() >= READ_AGAIN;
+        let is_there = if is_due {
+            self.read = now();
+            process.read_again()
+        } else {
+            process.count_threads()
+        };
+        is_there.then_some(OpenProcess {
+            process,
+            place: Some(kept),
+        })
+    }
+
+    /// Keeps the process open until the next look, if there is a place.
+    pub(super) fn keep(&mut self, open: OpenProcess) {
+        let place = open.place.or_else(KeptPlace::take);
+        self.kept = place.map(|place| (open.process, place));
+    }
+}
+
+/// A process that is open.
+#[derive(Debug)]
+pub(super) struct OpenProcess {
+    pub(super) process: OtherProcess,
+    place: Option<KeptPlace>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::ids::ProcessId;
+    use crate::sys::ProcessStat;
+    use crate::time::Timestamp;
+
+    #[test]
+    fn a_kept_process_is_the_same_until_it_ends_and_gives_its_place_back() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = ProcessId::new(child.id());
+        let place = ObservedPlace {
+            pid,
+            start: ProcessStat::of(pid).and_then(|stat| stat.start()),
+            base_ns: 0,
+            began: Timestamp::now(),
+        };
+        let mut kept = KeptProcess::new();
+        for _ in 0..3 {
+            let open = kept.open(&place).unwrap();
+            assert_eq!(open.process.threads(), 1);
+            kept.keep(open);
+            assert!(kept.kept.is_some());
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(kept.open(&place).is_none(), "it has ended");
+        assert!(kept.kept.is_none());
+        assert_eq!(KEPT.load(Ordering::Relaxed), 0);
+    }
+}
