@@ -25,19 +25,19 @@ const BORNE_PART: u64 = 2;
 /// A process grows by at most 1/`STEP_PART` of its allowance per report at the cost of others.
 const STEP_PART: u64 = 16;
 
-/// From free budget a process grows faster, as soon as it uses more than half of its allowance: its
-/// allowance becomes `GROWTH_TIMES` as large, or grows by 1/`GROWTH_PART` of the free budget if that
-/// is less. Otherwise a process that begins to record much would destroy its own data while memory is
-/// free, because each step costs a round trip to the parent. The remaining free budget is for the
-/// processes that ask next.
-const GROWTH_TIMES: u64 = 4;
+/// From free budget a process grows faster, as soon as half of its allowance is left, or half of a
+/// large first allowance if that is less: its allowance doubles, or grows by 1/`GROWTH_PART` of the
+/// free budget if that is less. Otherwise a process that begins to record much would destroy its own
+/// data while memory is free, because each step costs a round trip to the parent. If a process with a
+/// large allowance grew earlier, it would get memory that it does not need. The remaining free budget
+/// is for the processes that ask next.
 const GROWTH_PART: u64 = 4;
 
 /// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
 /// for later processes. They have one size: with parts of what is free, the eighth process would get a
 /// tenth of what the first one got. A process can record that much at full speed before the parent
 /// answers.
-const KEPT_PART: u64 = 4;
+const KEPT_PART: u64 = 8;
 
 /// The first allowance of a process, if a `GROWTH_PART` of the free budget has it, when no more can
 /// be lent.
@@ -116,19 +116,21 @@ pub(super) struct Need {
 impl Need {
     /// The bytes that it gets of a free budget of `free` bytes. Room for as much as it has just
     /// recorded, and for one chunk, is given in advance, and more if it uses most of its allowance.
-    pub(super) fn given(&self, free: u64, page: u64) -> u64 {
+    pub(super) fn given(&self, policy: &Policy, free: u64) -> u64 {
         let ahead = self
             .recorded
             .saturating_add(self.chunk)
             .saturating_sub(self.unused);
         let least = self.wanted.max(if self.recorded > 0 { ahead } else { 0 });
-        let is_filling = self.recorded > 0 && self.unused < self.allowance / 2;
+        let is_filling = self.recorded > 0 && self.unused < self.allowance.min(policy.initial) / 2;
         if least == 0 && !is_filling {
             return 0;
         }
-        let more = self.allowance.saturating_mul(GROWTH_TIMES - 1);
-        let generous = more.min(free / GROWTH_PART);
-        pages_down(pages_up(least.max(generous), page).min(free), page)
+        let generous = self.allowance.min(free / GROWTH_PART);
+        pages_down(
+            pages_up(least.max(generous), policy.page).min(free),
+            policy.page,
+        )
     }
 
     /// The bytes that others are asked to give up for it.

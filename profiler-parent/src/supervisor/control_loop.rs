@@ -29,8 +29,8 @@ use crate::sys::facts_of;
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
-/// The divisor of the limit that gives the largest first allowance of a process. Twelve processes can
-/// have it.
+/// The divisor of the limit that gives the largest first allowance of a process. Fourteen processes
+/// can have it.
 const FIRST_PART: u64 = 16;
 /// How often the pools of live processes are compared with their charged bytes.
 const POOL_CHECK: Duration = Duration::from_millis(500);
