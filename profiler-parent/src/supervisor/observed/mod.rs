@@ -24,6 +24,7 @@ mod module_places;
 mod pools;
 mod program;
 mod reader;
+mod reader_commands;
 mod reading;
 mod remarks;
 mod replaced;
@@ -34,10 +35,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
-use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
+use crossbeam_channel::{RecvTimeoutError, bounded};
+use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::manager::update::ManagerUpdate;
-use profiler_core::time::{ClockKind, Timestamp};
+use profiler_core::time::ClockKind;
 use profiler_observed::{Observation, VARIABLE};
 use profiler_sys::spawn_quiet;
 
@@ -46,48 +47,13 @@ use crate::process_table::{ArrivalSource, ProcessTable};
 use directory::ObservedDirectory;
 pub(super) use pools::ObservedPools;
 use reader::ObservedReader;
+use reader_commands::ReaderCommand;
+pub(crate) use reader_commands::ReaderCommands;
 
 /// The signal of the timers, a real-time signal: `SIGRTMAX - 3`.
 const SIGNAL: u8 = 61;
 /// The shortest interval that programs are asked for.
 const SHORTEST_INTERVAL_NS: u64 = 100_000;
-
-/// What the supervisor tells the reader.
-#[derive(Debug)]
-pub(crate) enum ReaderCommand {
-    /// The number of bytes that the pool may hold has changed.
-    SetAllowance {
-        /// The program's pool.
-        key: PoolId,
-        /// The bytes.
-        allowance: ByteLimit,
-    },
-    /// The released chunks up to this time are to be destroyed.
-    Destroy {
-        /// The program's pool.
-        key: PoolId,
-        /// The time.
-        at_or_before: Timestamp,
-    },
-    /// The process has ended. The reader looks for its file if it has not met it, reads the rest,
-    /// and answers with [`ObservedEvent::Ended`].
-    Ended {
-        /// The program's pool.
-        key: PoolId,
-    },
-    /// A recorder of the process's own has begun: its observation has ended.
-    RecordsItself {
-        /// The process.
-        pid: ProcessId,
-    },
-    /// All programs that have begun until now are to be met, and their samples read. The sender gets
-    /// the number of programs that could not be met.
-    Meet(Sender<u64>),
-    /// Nothing is recorded until further notice, or again.
-    Pause(bool),
-    /// The session is over.
-    End,
-}
 
 /// An event of observed programs, for the supervisor.
 #[derive(Debug)]
@@ -95,7 +61,7 @@ pub(crate) enum ObservedEvent {
     /// Programs are observed from now on: the reader takes commands.
     Began {
         /// The channel to the reader.
-        commands: Sender<ReaderCommand>,
+        commands: ReaderCommands,
         /// What it has done.
         progress: Arc<ReaderProgress>,
     },
@@ -131,7 +97,7 @@ pub(crate) enum ObservedEvent {
 pub(super) struct ObservedService {
     directory: Arc<ObservedDirectory>,
     value: std::ffi::OsString,
-    commands: Sender<ReaderCommand>,
+    commands: ReaderCommands,
     thread: Option<profiler_sys::QuietThread<()>>,
     processes: Arc<ProcessTable>,
 }
@@ -151,11 +117,7 @@ pub(crate) struct ReaderProgress {
 
 /// Waits, for a limited time, until the reader has met all programs that have begun until now.
 /// Returns the number of programs that it has not met.
-fn meet(
-    reader: &Sender<ReaderCommand>,
-    progress: &ReaderProgress,
-    processes: &Weak<ProcessTable>,
-) -> u64 {
+fn meet(reader: &ReaderCommands, progress: &ReaderProgress, processes: &Weak<ProcessTable>) -> u64 {
     let (sender, met) = bounded(1);
     if reader.send(ReaderCommand::Meet(sender)).is_err() {
         return 0;
@@ -191,7 +153,7 @@ impl ObservedService {
         let value = asked
             .value()
             .ok_or_else(|| io::Error::other("the path of the directory is too long"))?;
-        let (commands, orders) = unbounded();
+        let (commands, orders) = reader_commands::channel();
         let processes = Arc::clone(&context.processes);
         let progress = Arc::<ReaderProgress>::default();
         let started = commands.clone();

@@ -7,11 +7,11 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Sender;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
-use super::{ReaderCommand, ReaderProgress};
+use super::ReaderProgress;
+use super::reader_commands::{ReaderCommand, ReaderCommands};
 
 /// The maximum number of checks in which the reader does nothing while the supervisor waits for it to
 /// answer about the end of a process. After that, the supervisor handles the end without the reader.
@@ -29,7 +29,7 @@ struct ToldEnd {
 #[derive(Debug, Default)]
 pub(in crate::supervisor) struct ObservedPools {
     /// To the reader; `None` if no program is observed.
-    commands: Option<Sender<ReaderCommand>>,
+    commands: Option<ReaderCommands>,
     /// The pools, each with the end of its process if that was reported to the reader.
     all: BTreeMap<PoolId, Option<ToldEnd>>,
     is_paused: bool,
@@ -44,7 +44,7 @@ impl ObservedPools {
     /// Programs are observed from now on.
     pub(in crate::supervisor) fn begin(
         &mut self,
-        commands: Sender<ReaderCommand>,
+        commands: ReaderCommands,
         progress: Arc<ReaderProgress>,
     ) {
         self.progress = progress;
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_is_not_waited_for_if_the_reader_is_silent() {
-        let (commands, _orders) = crossbeam_channel::unbounded();
+        let (commands, _orders) = super::super::reader_commands::channel();
         let mut pools = ObservedPools::default();
         let progress = Arc::<ReaderProgress>::default();
         pools.begin(commands, Arc::clone(&progress));

@@ -13,16 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{LookBudget, ObservedFiles};
 
 use super::directory::{DirectoryState, ObservedDirectory};
+use super::reader_commands::{ReaderCommand, ReaderCommands, ReaderOrders, now};
 use super::reading::Reading;
 use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
-use super::{ObservedEvent, ReaderCommand, ReaderProgress};
+use super::{ObservedEvent, ReaderProgress};
 use crate::process_table::ObservedTime;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
@@ -62,8 +63,8 @@ pub(super) struct ObservedReader {
     context: Arc<SupervisorContext>,
     supervisor: SupervisorHandle,
     directory: Arc<ObservedDirectory>,
-    commands: Sender<ReaderCommand>,
-    orders: Receiver<ReaderCommand>,
+    commands: ReaderCommands,
+    orders: ReaderOrders,
     files: ObservedFiles,
     programs: HashMap<PoolId, Reading>,
     /// The programs whose processes are not watched, each with its process if that is found. If it
@@ -106,7 +107,7 @@ impl ObservedReader {
         context: Arc<SupervisorContext>,
         supervisor: SupervisorHandle,
         directory: Arc<ObservedDirectory>,
-        (commands, orders): (Sender<ReaderCommand>, Receiver<ReaderCommand>),
+        (commands, orders): (ReaderCommands, ReaderOrders),
         progress: Arc<ReaderProgress>,
     ) -> Self {
         Self {
@@ -141,7 +142,7 @@ impl ObservedReader {
     /// Runs until the session ends.
     pub(super) fn run(mut self) {
         loop {
-            match self.orders.recv_deadline(self.next_pass) {
+            match self.orders.wait_until(self.next_pass) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
                 Err(RecvTimeoutError::Timeout) => {
@@ -226,7 +227,7 @@ impl ObservedReader {
 
     /// Carries out all commands that wait. False if the session is over.
     fn carry_out_all(&mut self) -> bool {
-        while let Ok(order) = self.orders.try_recv() {
+        while let Ok(order) = self.orders.take() {
             if matches!(order, ReaderCommand::End) {
                 // Within a pass, for the loop of the thread.
                 let _ = self.commands.send(ReaderCommand::End);
@@ -499,11 +500,6 @@ impl ObservedReader {
                 goes_on,
             }));
     }
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }
 
 /// The part of a file's name that tells when it was made.
