@@ -10,7 +10,7 @@ use std::process::Command;
 use std::{env, fs};
 
 /// No symbol is bound while the program runs: the handler calls functions of the C library. Without
-/// memory that becomes read-only after the start, the loader makes two mappings less.
+/// memory that becomes read-only after the start, the loader creates two fewer mappings.
 const LINK: [&str; 5] = [
     "-nostdlib",
     "-Wl,-z,now",

@@ -108,7 +108,7 @@ pub(crate) fn is_readable(address: u64) -> bool {
     failed == -EINVAL
 }
 
-/// Allocates the pages of a mapping that are not there. False if the system refuses it.
+/// Allocates the missing pages of a mapping. False if the system refuses it.
 pub(crate) fn populate_pages(place: usize, bytes: usize) -> bool {
     const MADV_POPULATE_WRITE: usize = 23;
     // SAFETY: changes no contents of memory.

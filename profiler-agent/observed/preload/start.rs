@@ -28,12 +28,12 @@ type Texts = *const *const c_char;
 
 static ENVIRONMENT: Original = Original::new(c"__environ");
 const SIG_UNBLOCK: usize = 1;
+/// The entry of the auxiliary vector for the path of the program, as it was executed.
+const AT_EXECFN: usize = 31;
+/// The maximum number of arguments that the interpreters of a script add before its path.
+const INTERPRETER_ARGUMENTS: usize = 9;
 /// The entry of the auxiliary vector for the bytes that a signal takes on a stack.
 const AT_MINSIGSTKSZ: usize = 51;
-/// The entry for the path of the program, as it was executed.
-const AT_EXECFN: usize = 31;
-/// The most arguments that the interpreters of a script add before its path.
-const INTERPRETER_ARGUMENTS: usize = 9;
 /// The same where the kernel does not tell it: with the registers of AVX-512, without tiles.
 const USUAL_SIGNAL_FRAME: usize = 4096;
 
@@ -172,9 +172,9 @@ unsafe fn variable_of<'a>(environment: Texts, name: &[u8]) -> Option<&'a [u8]> {
     unsafe { texts(environment) }.find_map(|text| text.strip_prefix(name))
 }
 
-/// The path of the program, as it was executed: the system need not be asked, which takes 20 to 50 µs.
-/// `None` if it is not known. For a script, the vector has the path of the script, which is also an
-/// argument of its interpreter.
+/// The path of the program, as it was executed. Reading `/proc/self/exe` instead takes 20 to 50 µs.
+/// `None` if it is not known. For a script, the auxiliary vector contains the path of the script,
+/// which is also an argument of its interpreter.
 ///
 /// # Safety
 /// As for [`texts`] and [`auxiliary`].
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_a_program_is_that_of_the_vector_unless_it_is_a_script() {
+    fn the_program_path_is_in_the_auxiliary_vector_except_for_scripts() {
         let program = |path: &'static CStr, arguments: &[&'static CStr]| {
             let mut words: Vec<usize> = arguments.iter().map(|text| text.as_ptr().addr()).collect();
             let environment = words.len() + 1;

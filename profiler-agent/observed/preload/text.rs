@@ -6,9 +6,9 @@
 //! ```
 //!
 //! One item after the other, each with a zero at its end: the path of the program, which may lead
-//! through symbolic links, then for each
-//! loaded file its addresses and its path as the loader knows it; the program's own is empty. The
-//! session reads the names of a process that has ended already from here.
+//! through symbolic links, then for each loaded file its addresses and its path as the loader knows
+//! it; the program's own is empty. The session reads the names of a process that has ended already
+//! from here.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -39,12 +39,13 @@ impl Text {
     }
 
     fn push(&mut self, byte: u8) {
-        let is_full = self.len >= TEXT_BYTES || self.len == FIRST_TEXT_BYTES && !self.has_more();
+        let is_full =
+            self.len >= TEXT_BYTES || self.len == FIRST_TEXT_BYTES && !self.allocate_more();
         if self.is_cut || is_full {
             self.is_cut = true;
             return;
         }
-        // SAFETY: inside the text of the mapped file, in a page that has memory.
+        // SAFETY: inside the text of the mapped file, in an allocated page.
         unsafe {
             self.file
                 .wrapping_add(text_at(self.len))
@@ -54,7 +55,7 @@ impl Text {
     }
 
     /// Allocates the pages for the rest of the text.
-    fn has_more(&self) -> bool {
+    fn allocate_more(&self) -> bool {
         let place = self.file.addr().wrapping_add(MORE_TEXT_AT);
         populate_pages(place, MORE_TEXT_BYTES)
     }

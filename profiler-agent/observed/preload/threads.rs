@@ -281,8 +281,8 @@ pub(crate) fn arm(row: usize) -> bool {
 static TIMERS: AtomicU64 = AtomicU64::new(0);
 const RLIMIT_SIGPENDING: usize = 11;
 
-/// Counts one more timer, if that leaves most of what the user may have to the program: each timer
-/// counts as a pending signal. How much of the limit other processes use is not known.
+/// Counts one more timer if the process has fewer than a quarter of the user's limit on pending
+/// signals. Each timer counts as a pending signal. How many other processes have is not known.
 fn claim_timer() -> bool {
     let most = limit_of_process(RLIMIT_SIGPENDING) / 4;
     let is_claimed = TIMERS.fetch_add(1, Ordering::Relaxed) < most;

@@ -15,10 +15,10 @@
 //! ```
 //!
 //! The file is sparse. [`FIRST_BYTES`] are allocated when it is made, so no store of the signal
-//! handler can fail in a file system that is full. Each page of them costs a program about 1 µs at its
-//! start. The session allocates further pages of the ring from its memory limit and then raises
-//! [`Control::granted`]; the handler uses no page above that. The process allocates further rows and
-//! pages of text itself, outside of the handler, and uses none that the system refuses.
+//! handler can fail in a file system that is full. Each page of them costs a program about 1 µs at
+//! its start. The session allocates further pages of the ring from its memory limit and then raises
+//! [`Control::granted`]; the handler uses no page above that. The process allocates further rows
+//! and pages of text itself, outside of the handler, and uses none that the system refuses.
 //!
 //! # Life of a page of the ring
 //!

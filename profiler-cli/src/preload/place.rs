@@ -5,8 +5,8 @@
 //!     libprofiler_observed.so
 //! ```
 //!
-//! The path has no part that the loader replaces, such as `$LIB`: for that, the loader reads a link in
-//! `/proc`, which takes 20 to 80 µs.
+//! The path has no part that the loader replaces, such as `$LIB`: to replace it, the loader reads a
+//! link in `/proc`, which takes 20 to 80 µs.
 //!
 //! The number in the name is a hash of the library. The directory stays after the recording,
 //! because programs that outlive it still look for the library when they start other programs. A

@@ -56,8 +56,9 @@ use witness::GroupWitness;
 /// `profiler_child::init()`, or a function of profiler.h, records itself from then on.
 ///
 /// Not profiled, and named in the profile with the reason if they are found: programs that are
-/// statically linked, or made for another processor; programs with other rights; and processes whose environment was cleared. If no process records anything, no profile
-/// is written, and the command says why.
+/// statically linked, or made for another processor; programs with other rights; and processes
+/// whose environment was cleared. If no process records anything, no profile is written, and the
+/// command says why.
 ///
 /// A program with a profiler session of its own keeps it: the processes that this session records
 /// are in the profiles of that session, and this profile names them. The command says so as soon as

@@ -1,9 +1,9 @@
 //! An observed process that stays open between looks.
 //!
-//! Used by `observed_waits`. Opening a process and reading its `stat` file takes longer than the rest
-//! of a look at a process of one thread. A descriptor refers to a process and not to its number, so no
-//! other process can take its place. Invariant: at most [`MAX_KEPT`] processes of a session are kept,
-//! because each takes a descriptor.
+//! Used by `observed_waits`. Opening a process and reading its `stat` file takes longer than the
+//! rest of a look at a process of one thread. A descriptor refers to a process and not to its
+//! number, so no other process can take its place. Invariant: at most [`MAX_KEPT`] processes are
+//! kept, because each takes a descriptor.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::sys::native::other_process::OtherProcess;
 
 /// The maximum number of processes that are kept open.
 const MAX_KEPT: usize = 256;
-/// How often a kept process is read again: whether it has executed another program, which its file
-/// usually says at once.
+/// The time between two checks whether a kept process has executed another program. Usually, its
+/// file shows this earlier.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);

@@ -25,22 +25,21 @@ const BORNE_PART: u64 = 2;
 /// A process grows by at most 1/`STEP_PART` of its allowance per report at the cost of others.
 const STEP_PART: u64 = 16;
 
-/// From free budget a process grows faster, as soon as half of its allowance is left, or half of a
-/// large first allowance if that is less: its allowance doubles, or grows by 1/`GROWTH_PART` of the
-/// free budget if that is less. Otherwise a process that begins to record much would destroy its own
-/// data while memory is free, because each step costs a round trip to the parent. If a process with a
-/// large allowance grew earlier, it would get memory that it does not need. The remaining free budget
-/// is for the processes that ask next.
+/// A process grows faster from free budget when less than half of its allowance is unused, or less
+/// than half of the largest first allowance if that is less: its allowance doubles, or grows by
+/// 1/`GROWTH_PART` of the free budget if that is less. Otherwise a process that begins to record much
+/// would destroy its own data while memory is free, because each step costs a round trip to the
+/// parent. If a process with a large allowance grew earlier, it would get memory that it does not
+/// need. The remaining free budget is for the processes that ask next.
 const GROWTH_PART: u64 = 4;
 
 /// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
-/// for later processes. They have one size: with parts of what is free, the eighth process would get a
-/// tenth of what the first one got. A process can record that much at full speed before the parent
-/// answers.
+/// for later processes. They have one size. A process can record that much at full speed before the
+/// parent answers.
 const KEPT_PART: u64 = 8;
 
-/// The first allowance of a process, if a `GROWTH_PART` of the free budget has it, when no more can
-/// be lent.
+/// The largest first allowance when no larger one can be lent. At most 1/`GROWTH_PART` of the free
+/// budget.
 const USUAL_FIRST: u64 = 1 << 20;
 
 /// At most this number of processes is examined because of one report for memory that they do not

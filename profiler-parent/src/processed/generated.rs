@@ -18,7 +18,7 @@ use crate::generated_code::{GeneratedCode, LookUpLimits, RuntimeName, now};
 const MAX_BYTES: u64 = 2 << 30;
 /// Limit on the time for all processes, except the time to start and to end look-ups.
 const MAX_TIME: Duration = Duration::from_secs(20);
-/// The maximum number of processes above a forked one whose names it gets.
+/// The maximum number of ancestors whose names a forked process gets.
 const MAX_PARENTS: usize = 4;
 /// Files below this address may be at the same addresses in all processes that execute a program.
 const FIRST_RANDOM_ADDRESS: u64 = 1 << 32;
@@ -59,7 +59,8 @@ impl<'m> GeneratedNames<'m> {
         }
     }
 
-    /// Calls `found` once with each address that has a name. The addresses are ascending and distinct.
+    /// Calls `found` once with each address that has a name. The addresses are ascending and
+    /// distinct.
     pub(super) fn resolve(
         &mut self,
         member: MemberNumber,
@@ -93,8 +94,8 @@ impl<'m> GeneratedNames<'m> {
         all
     }
 
-    /// The process from which this one was forked, if it is in the profile. Of two processes that
-    /// have executed a program each, the files are at different addresses.
+    /// The process from which this one was forked, if it is in the profile. Two processes that have
+    /// each executed a program have their files at different addresses.
     fn forked_from(&self, place: usize) -> Option<usize> {
         let child = self.processes.get(place)?;
         let parent = child.code.parent?;
@@ -104,8 +105,8 @@ impl<'m> GeneratedNames<'m> {
         self.processes.iter().position(is_parent)
     }
 
-    /// Looks for the names of these addresses in the files of one process, and removes the addresses
-    /// that have names.
+    /// Looks for the names of these addresses in the files of one process, and removes the
+    /// addresses that have names.
     fn look_up(
         &mut self,
         place: usize,

@@ -65,13 +65,15 @@ impl ControlLoop {
         let floor = FLOOR_PAGES.saturating_mul(page);
         // On a busy machine a process takes time to give memory back.
         let reserve = floor.saturating_mul(4);
-        let usual = Policy::new(floor, page);
+        let defaults = Policy::new(floor, page);
         // A process may begin with a large allowance: it can record much before the first answer.
-        let initial = usual.initial.max(context.params.limit.get() / FIRST_PART);
+        let initial = defaults
+            .initial
+            .max(context.params.limit.get() / FIRST_PART);
         let policy = Policy {
             reserve,
             initial,
-            ..usual
+            ..defaults
         };
         let controller = Controller::new(context.params.limit, policy);
         Self {

@@ -56,31 +56,31 @@ impl OtherProcess {
             threads: stat.number(20).unwrap_or(0),
             stat,
         };
-        (process.stat.start() == Some(start) && !process.has_only_ended()).then_some(process)
+        (process.stat.start() == Some(start) && !process.has_ended_whole()).then_some(process)
     }
 
-    /// Reads again how many threads it has. This takes a tenth of the time of opening it. False if it
-    /// has ended.
+    /// Reads again how many threads it has. This takes a tenth of the time of opening it. False if
+    /// it has ended.
     pub(crate) fn count_threads(&mut self) -> bool {
         let tasks = statat(&self.folder, c"task", AtFlags::empty());
-        // A folder has two links besides those to the folders in it.
+        // The link count of a directory is two plus the number of its subdirectories.
         let threads = tasks.map_or(0, |about| u64::from(about.st_nlink).saturating_sub(2));
         self.threads = threads;
         threads > 0
     }
 
-    /// Reads again what [`Self::threads`] and [`Self::program`] return. False if it has ended, or if
-    /// only its first thread is left and has ended.
+    /// Reads again what [`Self::threads`] and [`Self::program`] return. False if it has ended, or
+    /// if only its first thread is left and has ended.
     pub(crate) fn read_again(&mut self) -> bool {
         let Some(stat) = read_stat(&self.folder) else {
             return false;
         };
         self.threads = stat.number(20).unwrap_or(0);
         self.stat = stat;
-        !self.has_only_ended()
+        !self.has_ended_whole()
     }
 
-    fn has_only_ended(&self) -> bool {
+    fn has_ended_whole(&self) -> bool {
         self.stat.state() == Some("Z") && self.threads <= 1
     }
 

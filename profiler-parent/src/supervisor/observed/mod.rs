@@ -47,8 +47,8 @@ use crate::process_table::{ArrivalSource, ProcessTable};
 use directory::ObservedDirectory;
 pub(super) use pools::ObservedPools;
 use reader::ObservedReader;
+pub(crate) use reader_commands::CommandSender;
 use reader_commands::ReaderCommand;
-pub(crate) use reader_commands::ReaderCommands;
 
 /// The signal of the timers, a real-time signal: `SIGRTMAX - 3`.
 const SIGNAL: u8 = 61;
@@ -61,7 +61,7 @@ pub(crate) enum ObservedEvent {
     /// Programs are observed from now on: the reader takes commands.
     Began {
         /// The channel to the reader.
-        commands: ReaderCommands,
+        commands: CommandSender,
         /// What it has done.
         progress: Arc<ReaderProgress>,
     },
@@ -97,7 +97,7 @@ pub(crate) enum ObservedEvent {
 pub(super) struct ObservedService {
     directory: Arc<ObservedDirectory>,
     value: std::ffi::OsString,
-    commands: ReaderCommands,
+    commands: CommandSender,
     thread: Option<profiler_sys::QuietThread<()>>,
     processes: Arc<ProcessTable>,
 }
@@ -117,7 +117,7 @@ pub(crate) struct ReaderProgress {
 
 /// Waits, for a limited time, until the reader has met all programs that have begun until now.
 /// Returns the number of programs that it has not met.
-fn meet(reader: &ReaderCommands, progress: &ReaderProgress, processes: &Weak<ProcessTable>) -> u64 {
+fn meet(reader: &CommandSender, progress: &ReaderProgress, processes: &Weak<ProcessTable>) -> u64 {
     let (sender, met) = bounded(1);
     if reader.send(ReaderCommand::Meet(sender)).is_err() {
         return 0;

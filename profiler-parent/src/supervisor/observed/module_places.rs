@@ -60,8 +60,8 @@ pub(super) fn of_program(pid: ProcessId, path: &[u8], is_running: bool) -> Optio
     }
 }
 
-/// The path of a program without symbolic links. The same path if that leads to another file here
-/// than in the process, which is `running` if it still runs the program.
+/// The path of a program without symbolic links. Returns `path` unchanged if it leads to another file
+/// here than in the process. `running` is the process, if it still runs the program.
 pub(super) fn without_links(path: &[u8], running: Option<ProcessId>) -> Vec<u8> {
     let resolved = std::fs::canonicalize(OsStr::from_bytes(path)).ok();
     let itself = running.and_then(|pid| inode(&running_program(pid)));

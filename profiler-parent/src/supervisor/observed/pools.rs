@@ -11,7 +11,7 @@ use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
 use super::ReaderProgress;
-use super::reader_commands::{ReaderCommand, ReaderCommands};
+use super::reader_commands::{CommandSender, ReaderCommand};
 
 /// The maximum number of checks in which the reader does nothing while the supervisor waits for it to
 /// answer about the end of a process. After that, the supervisor handles the end without the reader.
@@ -29,7 +29,7 @@ struct ToldEnd {
 #[derive(Debug, Default)]
 pub(in crate::supervisor) struct ObservedPools {
     /// To the reader; `None` if no program is observed.
-    commands: Option<ReaderCommands>,
+    commands: Option<CommandSender>,
     /// The pools, each with the end of its process if that was reported to the reader.
     all: BTreeMap<PoolId, Option<ToldEnd>>,
     is_paused: bool,
@@ -44,7 +44,7 @@ impl ObservedPools {
     /// Programs are observed from now on.
     pub(in crate::supervisor) fn begin(
         &mut self,
-        commands: ReaderCommands,
+        commands: CommandSender,
         progress: Arc<ReaderProgress>,
     ) {
         self.progress = progress;

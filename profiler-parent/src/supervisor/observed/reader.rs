@@ -19,7 +19,7 @@ use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{LookBudget, ObservedFiles};
 
 use super::directory::{DirectoryState, ObservedDirectory};
-use super::reader_commands::{ReaderCommand, ReaderCommands, ReaderOrders, now};
+use super::reader_commands::{CommandReceiver, CommandSender, ReaderCommand, now};
 use super::reading::Reading;
 use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
@@ -63,8 +63,8 @@ pub(super) struct ObservedReader {
     context: Arc<SupervisorContext>,
     supervisor: SupervisorHandle,
     directory: Arc<ObservedDirectory>,
-    commands: ReaderCommands,
-    orders: ReaderOrders,
+    commands: CommandSender,
+    orders: CommandReceiver,
     files: ObservedFiles,
     programs: HashMap<PoolId, Reading>,
     /// The programs whose processes are not watched, each with its process if that is found. If it
@@ -107,7 +107,7 @@ impl ObservedReader {
         context: Arc<SupervisorContext>,
         supervisor: SupervisorHandle,
         directory: Arc<ObservedDirectory>,
-        (commands, orders): (ReaderCommands, ReaderOrders),
+        (commands, orders): (CommandSender, CommandReceiver),
         progress: Arc<ReaderProgress>,
     ) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl ObservedReader {
     /// Runs until the session ends.
     pub(super) fn run(mut self) {
         loop {
-            match self.orders.wait_until(self.next_pass) {
+            match self.orders.recv_deadline(self.next_pass) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
                 Err(RecvTimeoutError::Timeout) => {
@@ -227,7 +227,7 @@ impl ObservedReader {
 
     /// Carries out all commands that wait. False if the session is over.
     fn carry_out_all(&mut self) -> bool {
-        while let Ok(order) = self.orders.take() {
+        while let Ok(order) = self.orders.try_recv() {
             if matches!(order, ReaderCommand::End) {
                 // Within a pass, for the loop of the thread.
                 let _ = self.commands.send(ReaderCommand::End);

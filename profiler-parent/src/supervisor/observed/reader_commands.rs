@@ -1,9 +1,9 @@
 //! The commands to the reader of observed programs, and the channel for them.
 //!
 //! The supervisor, captures and the exit watcher send; the reader receives, or waits until its next
-//! pass. A receiver of `crossbeam-channel` yields its processor several times before it sleeps. On a
-//! busy machine, each of these gives another thread the processor, and a sixth of the reader's
-//! processor time went to them. Here, the reader parks itself.
+//! pass. A receiver of `crossbeam-channel` yields its processor several times before it sleeps. On
+//! a busy machine, each yield gives the processor to another thread; the yields take a sixth of the
+//! reader's processor time. Here, the reader parks itself.
 //!
 //! Invariant: no command is left while the reader sleeps. A sender adds the command before it looks
 //! for the reader's thread, and the reader publishes its thread before it looks for commands.
@@ -35,7 +35,7 @@ pub(crate) enum ReaderCommand {
         at_or_before: Timestamp,
     },
     /// The process has ended. The reader looks for its file if it has not met it, reads the rest,
-    /// and answers with [`ObservedEvent::Ended`].
+    /// and answers with [`super::ObservedEvent::Ended`].
     Ended {
         /// The program's pool.
         key: PoolId,
@@ -45,10 +45,10 @@ pub(crate) enum ReaderCommand {
         /// The process.
         pid: ProcessId,
     },
-    /// All programs that have begun until now are to be met, and their samples read. The sender gets
-    /// the number of programs that could not be met.
+    /// All programs that have begun until now are to be met, and their samples read. The sender
+    /// gets the number of programs that could not be met.
     Meet(Sender<u64>),
-    /// Nothing is recorded until further notice, or again.
+    /// Recording stops if true, and continues if false.
     Pause(bool),
     /// The session is over.
     End,
@@ -62,30 +62,30 @@ pub(super) fn now() -> Instant {
 
 /// Sends commands to the reader.
 #[derive(Clone, Debug)]
-pub(crate) struct ReaderCommands {
+pub(crate) struct CommandSender {
     sender: Sender<ReaderCommand>,
     reader: Arc<OnceLock<Thread>>,
 }
 
 /// Receives the commands, in the reader's thread.
 #[derive(Debug)]
-pub(super) struct ReaderOrders {
+pub(super) struct CommandReceiver {
     receiver: Receiver<ReaderCommand>,
     reader: Arc<OnceLock<Thread>>,
 }
 
 /// A channel for commands.
-pub(super) fn channel() -> (ReaderCommands, ReaderOrders) {
+pub(super) fn channel() -> (CommandSender, CommandReceiver) {
     let (sender, receiver) = unbounded();
     let reader = Arc::<OnceLock<Thread>>::default();
-    let commands = ReaderCommands {
+    let commands = CommandSender {
         sender,
         reader: Arc::clone(&reader),
     };
-    (commands, ReaderOrders { receiver, reader })
+    (commands, CommandReceiver { receiver, reader })
 }
 
-impl ReaderCommands {
+impl CommandSender {
     /// Sends a command, and wakes the reader.
     ///
     /// # Errors
@@ -100,14 +100,17 @@ impl ReaderCommands {
     }
 }
 
-impl ReaderOrders {
+impl CommandReceiver {
     /// The next command, if there is one.
-    pub(super) fn take(&self) -> Result<ReaderCommand, TryRecvError> {
+    pub(super) fn try_recv(&self) -> Result<ReaderCommand, TryRecvError> {
         self.receiver.try_recv()
     }
 
     /// The next command. Waits for it until `deadline`. Always called by the same thread.
-    pub(super) fn wait_until(&self, deadline: Instant) -> Result<ReaderCommand, RecvTimeoutError> {
+    pub(super) fn recv_deadline(
+        &self,
+        deadline: Instant,
+    ) -> Result<ReaderCommand, RecvTimeoutError> {
         self.reader.get_or_init(std::thread::current);
         fence(Ordering::SeqCst);
         loop {
@@ -138,7 +141,7 @@ mod tests {
         let (commands, orders) = channel();
         let (to_test, received) = unbounded();
         let reader = std::thread::spawn(move || {
-            while let Ok(command) = orders.wait_until(now() + LONG) {
+            while let Ok(command) = orders.recv_deadline(now() + LONG) {
                 let is_end = matches!(command, ReaderCommand::End);
                 to_test.send(()).unwrap();
                 if is_end {
@@ -157,10 +160,10 @@ mod tests {
     #[test]
     fn a_wait_ends_at_its_deadline_or_when_all_senders_are_gone() {
         let (commands, orders) = channel();
-        let timeout = orders.wait_until(now() + Duration::from_millis(5));
+        let timeout = orders.recv_deadline(now() + Duration::from_millis(5));
         assert!(matches!(timeout, Err(RecvTimeoutError::Timeout)));
         drop(commands);
-        let gone = orders.wait_until(now() + LONG);
+        let gone = orders.recv_deadline(now() + LONG);
         assert!(matches!(gone, Err(RecvTimeoutError::Disconnected)));
     }
 }

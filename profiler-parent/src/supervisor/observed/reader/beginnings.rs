@@ -346,8 +346,8 @@ const fn is_short_fork(header: &ObservedHeader) -> bool {
         && header.ended_cpu_ns < SHORT_NS
 }
 
-/// The loaded files of a process. `found_at` leads through the process while it lives, and to its
-/// program while it runs that one.
+/// The loaded files of a process. `found_at` leads through the process while it lives; for the
+/// program, only while the process still runs it.
 fn loaded_files(text: &ObservedText, pid: ProcessId, is_running: bool) -> Vec<LoadedFile> {
     let program = text.program.strip_suffix(REMOVED).unwrap_or(&text.program);
     let mut mapped: Option<Vec<LoadedFile>> = None;
