@@ -53,7 +53,7 @@ static volatile struct row *own_row(void) {
         if (!strstr(path, "/profiler-observed-")) continue;
         if (((unsigned *)start)[3] != (unsigned)getpid()) continue;
         fclose(maps);
-        return (struct row *)(start + 2 * PAGE);
+        return (struct row *)(start + PAGE);
     }
     fclose(maps);
     return NULL;

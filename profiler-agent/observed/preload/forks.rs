@@ -108,7 +108,7 @@ extern "C" fn in_child() {
         count_without_file();
         return process::set_file(ptr::null_mut());
     }
-    let own = own_file::make(process::configuration());
+    let own = own_file::make(process::configuration(), text::len());
     let made = if own.is_some() {
         spares::forget();
         own
@@ -121,7 +121,9 @@ extern "C" fn in_child() {
     };
     process::set_file(made);
     process::set_has_recorder(false);
-    text::copy(file, made);
+    if let Some(header) = process::header() {
+        text::write(made, header);
+    }
     // SAFETY: the parent's file. This thread is the only one, no timer exists, and no reference to
     // the file lives beyond the function that made it.
     unsafe { own_file::unmap(file) };

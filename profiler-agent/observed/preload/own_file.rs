@@ -8,7 +8,10 @@ use core::mem::size_of;
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use crate::layout::{FILE_BYTES, FIRST_BYTES, Header, MAGIC, VERSION};
+use crate::layout::{
+    FILE_BYTES, FIRST_BYTES, FIRST_TEXT_BYTES, Header, MAGIC, MORE_TEXT_AT, MORE_TEXT_BYTES,
+    VERSION,
+};
 use crate::process::{self, Configuration};
 use crate::raw::{Call, Clock, call, call3, limit_of_process, process_id};
 
@@ -78,8 +81,9 @@ impl Path {
     }
 }
 
-/// Makes and maps the file. `None` if the system refuses a step: then this process is not recorded.
-pub(crate) fn make(configuration: &Configuration) -> Option<*mut u8> {
+/// Makes and maps the file, with room for a text of this length. `None` if the system refuses a step:
+/// then this process is not recorded.
+pub(crate) fn make(configuration: &Configuration, text_bytes: usize) -> Option<*mut u8> {
     if !may_have(FILE_BYTES as u64) {
         return None;
     }
@@ -93,7 +97,7 @@ pub(crate) fn make(configuration: &Configuration) -> Option<*mut u8> {
         )
     };
     let descriptor = usize::try_from(opened).ok()?;
-    let mapped = fill(descriptor);
+    let mapped = fill(descriptor, text_bytes);
     // SAFETY: closes the descriptor that was opened above, and that no other code knows.
     unsafe { call3(Call::CLOSE, descriptor, 0, 0) };
     if mapped.is_none() {
@@ -108,13 +112,16 @@ fn may_have(bytes: u64) -> bool {
     bytes <= limit_of_process(RLIMIT_FSIZE)
 }
 
-/// Gives the file its length and its first pages, and maps it.
-fn fill(descriptor: usize) -> Option<*mut u8> {
+/// Gives the file its length and its first pages, and those for a long text, and maps it.
+fn fill(descriptor: usize, text_bytes: usize) -> Option<*mut u8> {
     // SAFETY: changes a file that this process has just made.
     let sized = unsafe { call3(Call::FTRUNCATE, descriptor, FILE_BYTES, 0) };
-    // SAFETY: as above.
-    let allocated = unsafe { call(Call::FALLOCATE, [descriptor, 0, 0, FIRST_BYTES, 0, 0]) };
-    if sized != 0 || allocated != 0 {
+    let is_allocated = |at: usize, bytes: usize| {
+        // SAFETY: as above.
+        unsafe { call(Call::FALLOCATE, [descriptor, 0, at, bytes, 0, 0]) == 0 }
+    };
+    let has_text = || text_bytes <= FIRST_TEXT_BYTES || is_allocated(MORE_TEXT_AT, MORE_TEXT_BYTES);
+    if sized != 0 || !is_allocated(0, FIRST_BYTES) || !has_text() {
         return None;
     }
     // SAFETY: a new mapping at an address that the kernel chooses.

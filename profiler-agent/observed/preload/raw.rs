@@ -26,6 +26,7 @@ macro_rules! numbers {
 
 numbers! {
     READLINKAT = 267, 78;
+    NEWFSTATAT = 262, 79;
     OPENAT = 257, 56;
     CLOSE = 3, 57;
     FTRUNCATE = 77, 46;

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::layout::Header;
 use crate::own_file;
 use crate::process;
+use crate::text;
 use crate::threads;
 
 /// How many children of a sandboxed process can have a file.
@@ -30,7 +31,7 @@ pub(crate) fn prepare() {
         return;
     }
     for place in &FILES {
-        let Some(file) = own_file::make(process::configuration()) else {
+        let Some(file) = own_file::make(process::configuration(), text::len()) else {
             return;
         };
         place.store(file, Ordering::Release);

@@ -78,7 +78,9 @@ pub(crate) unsafe extern "C" fn begin(
     }
     // SAFETY: the process has one thread, and the loader calls this function once.
     unsafe { process::set_configuration(configuration) };
-    let Some(file) = own_file::make(process::configuration()) else {
+    // SAFETY: the arguments and the environment of the process.
+    text::collect(unsafe { program(arguments, environment) });
+    let Some(file) = own_file::make(process::configuration(), text::len()) else {
         return;
     };
     // SAFETY: the vector is behind the environment.
@@ -91,8 +93,7 @@ pub(crate) unsafe extern "C" fn begin(
     }
     process::set_file(file);
     if let Some(header) = process::header() {
-        // SAFETY: the arguments and the environment of the process.
-        text::write(file, header, unsafe { program(arguments, environment) });
+        text::write(file, header);
     }
     forks::follow();
     // Above the arguments there are no frames.
@@ -178,18 +179,19 @@ unsafe fn variable_of<'a>(environment: Texts, name: &[u8]) -> Option<&'a [u8]> {
 ///
 /// # Safety
 /// As for [`texts`] and [`auxiliary`].
-unsafe fn program<'a>(arguments: Texts, environment: Texts) -> Option<&'a [u8]> {
+unsafe fn program<'a>(arguments: Texts, environment: Texts) -> Option<&'a CStr> {
     // SAFETY: the caller's promise.
     let path = unsafe { auxiliary(environment, AT_EXECFN) }.filter(|path| *path != 0)?;
     // SAFETY: the kernel has put this text above the arguments, and it stays there.
-    let path = unsafe { CStr::from_ptr(ptr::with_exposed_provenance(path)) }.to_bytes();
+    let whole = unsafe { CStr::from_ptr(ptr::with_exposed_provenance(path)) };
+    let path = whole.to_bytes();
     // SAFETY: the caller's promise.
     let mut after_name = unsafe { texts(arguments) }
         .skip(1)
         .take(INTERPRETER_ARGUMENTS);
     let is_unknown = arguments == environment || after_name.any(|argument| argument == path);
     let leads_to_descriptor = path.starts_with(b"/dev/") || path.starts_with(b"/proc/");
-    (path.starts_with(b"/") && !leads_to_descriptor && !is_unknown).then_some(path)
+    (path.starts_with(b"/") && !leads_to_descriptor && !is_unknown).then_some(whole)
 }
 
 /// The value of an entry of the auxiliary vector.
@@ -241,8 +243,8 @@ mod tests {
             unsafe { super::program(list, list.wrapping_add(environment)) }
         };
         let path = c"/bin/program";
-        assert_eq!(program(path, &[c"program", c"x"]), Some(path.to_bytes()));
-        assert_eq!(program(path, &[path]), Some(path.to_bytes()));
+        assert_eq!(program(path, &[c"program", c"x"]), Some(path));
+        assert_eq!(program(path, &[path]), Some(path));
         assert_eq!(program(path, &[c"/bin/sh", c"-e", path]), None, "a script");
         for relative in [c"program", c"./program", c"/dev/fd/3", c"/proc/self/fd/3"] {
             assert_eq!(program(relative, &[c"program"]), None, "{relative:?}");

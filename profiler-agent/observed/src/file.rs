@@ -68,6 +68,10 @@ pub struct ObservedHeader {
     pub refused: u64,
     /// See [`Header::forks_without_file`].
     pub forks_without_file: u64,
+    /// See [`Header::program_device`].
+    pub program_device: u64,
+    /// See [`Header::program_inode`].
+    pub program_inode: u64,
 }
 
 /// What a thread's row says at one moment.
@@ -160,6 +164,8 @@ impl ObservedFile {
             threads_without_timer: word(offset_of!(Header, threads_without_timer)),
             refused: word(offset_of!(Header, refused)),
             forks_without_file: word(offset_of!(Header, forks_without_file)),
+            program_device: word(offset_of!(Header, program_device)),
+            program_inode: word(offset_of!(Header, program_inode)),
         })
     }
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! page 0         Header: who the process is, when its program began and ended, counts
-//!   from 128     Control: the states of the ring's pages
+//!   from 192     Control: the states of the ring's pages
 //!   from 1,024   text: the name of the program, then its files with code
 //! page 1         ThreadRow × 64
 //! pages 2–257    ring: samples, each in 1 to 16 pages
@@ -18,7 +18,8 @@
 //! handler can fail in a file system that is full. Each page of them costs a program about 1 µs at
 //! its start. The session allocates further pages of the ring from its memory limit and then raises
 //! [`Control::granted`]; the handler uses no page above that. The process allocates further rows
-//! and pages of text itself, outside of the handler, and uses none that the system refuses.
+//! itself, outside of the handler, and uses none that the system refuses. It allocates the pages for
+//! a long text when it makes the file.
 //!
 //! # Life of a page of the ring
 //!
@@ -64,7 +65,7 @@ pub const ROWS_PER_PAGE: usize = PAGE / size_of::<ThreadRow>();
 const MORE_ROW_PAGES: usize = 255;
 
 /// The place of [`Control`].
-pub const CONTROL_AT: usize = 128;
+pub const CONTROL_AT: usize = 192;
 /// The place of the first [`FIRST_TEXT_BYTES`] of the text.
 pub const TEXT_AT: usize = 1024;
 /// The bytes of text in page 0.
@@ -156,6 +157,10 @@ pub struct Header {
     /// Whether a forked child has taken the file, if it was made in reserve.
     pub taken: AtomicU32,
     reserved: u32,
+    /// The device of the program's file, as the process sees it.
+    pub program_device: AtomicU64,
+    /// The inode of the program's file.
+    pub program_inode: AtomicU64,
 }
 
 /// How the observation of a program ended, as its process has stored it.

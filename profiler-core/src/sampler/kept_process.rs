@@ -61,6 +61,7 @@ impl KeptProcess {
             return Some(OpenProcess {
                 process,
                 place: None,
+                is_read: true,
             });
         };
         let is_due = self.read.elapsed() >= READ_AGAIN;
@@ -73,13 +74,19 @@ impl KeptProcess {
         is_there.then_some(OpenProcess {
             process,
             place: Some(kept),
+            is_read: is_due,
         })
     }
 
-    /// Keeps the process open until the next look, if there is a place.
-    pub(super) fn keep(&mut self, open: OpenProcess) {
-        let place = open.place.or_else(KeptPlace::take);
+    /// Keeps the process open until the next look, if there will be one and there is a place.
+    pub(super) fn keep(&mut self, open: OpenProcess, has_next: bool) {
+        let place = open.place.or_else(KeptPlace::take).filter(|_| has_next);
         self.kept = place.map(|place| (open.process, place));
+    }
+
+    /// Gives the place back until the next look.
+    pub(super) fn close(&mut self) {
+        self.kept = None;
     }
 }
 
@@ -88,6 +95,16 @@ impl KeptProcess {
 pub(super) struct OpenProcess {
     pub(super) process: OtherProcess,
     place: Option<KeptPlace>,
+    /// Whether it was read for this look, besides the number of its threads.
+    is_read: bool,
+}
+
+impl OpenProcess {
+    /// Reads again which program the process executes, if that was not done for this look. False if
+    /// it has ended.
+    pub(super) fn read_again(&mut self) -> bool {
+        std::mem::replace(&mut self.is_read, true) || self.process.read_again()
+    }
 }
 
 #[cfg(test)]
@@ -113,9 +130,13 @@ mod tests {
         for _ in 0..3 {
             let open = kept.open(&place).unwrap();
             assert_eq!(open.process.threads(), 1);
-            kept.keep(open);
+            kept.keep(open, true);
             assert!(kept.kept.is_some());
         }
+        kept.close();
+        assert_eq!(KEPT.load(Ordering::Relaxed), 0);
+        let open = kept.open(&place).unwrap();
+        kept.keep(open, true);
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(kept.open(&place).is_none(), "it has ended");

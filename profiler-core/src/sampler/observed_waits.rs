@@ -24,7 +24,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
 use super::covered_time::CoveredTime;
-use super::kept_process::KeptProcess;
+use super::kept_process::{KeptProcess, OpenProcess};
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_clock::ObservedClock;
 use super::observed_counters::ObservedCounters;
@@ -42,8 +42,6 @@ use crate::time::Timestamp;
 
 /// The shortest time between two looks. The passes of the reader are further apart and have jitter.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The minimum time between two readings of a process's counters.
-const COUNTER_PAUSE: Duration = Duration::from_millis(40);
 /// The average time between two looks, as a multiple of the time that a look takes.
 const SHARE: u32 = 100;
 /// The least time to the next look if a look had to leave out threads, as such a multiple.
@@ -120,7 +118,6 @@ pub struct ObservedThreads {
     next_list: Instant,
     listing_cost: Duration,
     began_look: Instant,
-    next_count: Instant,
     /// The thread after which the next look goes on.
     looked_last: ThreadId,
     /// Where the program was at the first look.
@@ -167,7 +164,6 @@ impl ObservedThreads {
             next_list: now(),
             listing_cost: Duration::ZERO,
             began_look: now(),
-            next_count: now(),
             looked_last: ThreadId::new(0),
             program: None,
             is_replaced: false,
@@ -293,7 +289,7 @@ impl ObservedThreads {
             && let Some(open) = self.process.open(&self.place)
         {
             self.threads.name_sampled(&open.process, tid);
-            self.process.keep(open);
+            self.process.keep(open, self.needs_look);
         }
     }
 
@@ -319,15 +315,14 @@ impl ObservedThreads {
         self.began_look = now();
         self.next_look = self.began_look + PAUSE;
         self.taken = LookTaken::default();
-        let Some(open) = self.process.open(&self.place) else {
+        let Some(mut open) = self.process.open(&self.place) else {
             return false;
         };
-        let other = &open.process;
-        let place = other.program();
-        if *self.program.get_or_insert(place) != place {
+        if self.has_other_program(&open) {
             self.leave(process);
             return false;
         }
+        let other = &open.process;
         self.count(process, other);
         if self.looks {
             self.update_threads(process, other);
@@ -335,13 +330,21 @@ impl ObservedThreads {
         } else {
             self.needs_look = false;
         }
-        if self.needs_look {
-            self.process.keep(open);
-        }
         if self.taken.is_empty() {
             self.pause();
+        } else if open.read_again() && self.has_other_program(&open) {
+            // The stacks that were copied may be those of another program.
+            self.leave(process);
+            return false;
         }
+        self.process.keep(open, self.needs_look);
         !self.taken.is_empty()
+    }
+
+    /// Whether the process executes another program than at the first look.
+    fn has_other_program(&mut self, open: &OpenProcess) -> bool {
+        let place = open.process.program();
+        *self.program.get_or_insert(place) != place
     }
 
     fn pause(&mut self) {
@@ -360,6 +363,8 @@ impl ObservedThreads {
 
     /// Notes that the process has executed another program: nothing more is recorded.
     pub fn leave(&mut self, process: &mut ObservedProcess) {
+        self.process.close();
+        self.taken = LookTaken::default();
         if !std::mem::replace(&mut self.is_replaced, true) {
             self.suspend(process);
         }
@@ -372,10 +377,6 @@ impl ObservedThreads {
     }
 
     fn count(&mut self, process: &mut ObservedProcess, other: &OtherProcess) {
-        if self.began_look < self.next_count {
-            return;
-        }
-        self.next_count = self.began_look + COUNTER_PAUSE;
         let cpu_ns = self.clock.cpu_ns;
         let used = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.place.base_ns));
         let resident = self
@@ -464,6 +465,9 @@ impl ObservedThreads {
         let since = self.clock.since;
         let mut all = self.threads.all.values();
         self.needs_look = all.any(|thread| !thread.waits.was_seen_since(since));
+        if !self.needs_look {
+            self.process.close();
+        }
         self.stackless_ns = self.stackless_ns.saturating_add(recorded);
         self.pause();
     }

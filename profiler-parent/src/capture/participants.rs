@@ -39,6 +39,8 @@ pub(super) struct Participant {
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
     pub(super) part_file: Option<Arc<PartFile>>,
+    /// Its parent process, if it may have been forked and have executed no program since.
+    pub(super) forked_from: Option<ProcessId>,
     /// What is known of its files since it connected.
     pub(super) files: Option<Arc<ProcessFiles>>,
     pub(super) is_trusted: bool,
@@ -59,6 +61,7 @@ impl Participant {
             is_parent,
             remains,
             part_file,
+            forked_from,
             files,
             is_trusted,
             unable,
@@ -73,6 +76,7 @@ impl Participant {
             is_parent,
             remains,
             part_file,
+            forked_from,
             files,
             is_trusted,
             unable,

@@ -231,7 +231,7 @@ fn settle<'a>(
     if is_there {
         profile.life(series.life_of(participant.key, *pid));
         profile.name_generated_code(
-            participant.parent,
+            participant.forked_from,
             participant.files.clone(),
             participant.is_trusted,
         );

@@ -21,11 +21,8 @@ impl Controller {
     }
 
     fn admit(&mut self, key: PoolId) -> Result<u64, Refusal> {
-        let needed = self
-            .accounts
-            .alive()
-            .saturating_add(1)
-            .saturating_mul(self.policy.floor);
+        let processes = self.accounts.alive().saturating_add(1);
+        let needed = processes.saturating_mul(self.policy.floor);
         if self.accounts.get(key).is_some() {
             return Err(Refusal::AlreadyJoined);
         }
@@ -35,7 +32,8 @@ impl Controller {
                 needed,
             });
         }
-        let Some(allowance) = rule::first_allowance(&self.policy, self.limit, self.free()) else {
+        let first = rule::first_allowance(&self.policy, self.limit, self.free(), processes);
+        let Some(allowance) = first else {
             self.wait_for_memory(key);
             return Err(Refusal::NotYet {
                 missing: self.policy.floor - self.free(),

@@ -75,7 +75,7 @@ impl Controller {
             unused: account.unused(),
         };
         let older_than = rule::older_than(account.oldest(), newest.map(|chunk| chunk.done));
-        let given = need.given(&self.policy, self.spare());
+        let given = need.given(&self.policy, self.limit, self.spare());
         if given > 0 {
             self.accounts.change(key, |account| account.target += given);
         }

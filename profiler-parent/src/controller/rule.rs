@@ -33,9 +33,15 @@ const STEP_PART: u64 = 16;
 /// need. The remaining free budget is for the processes that ask next.
 const GROWTH_PART: u64 = 4;
 
+/// The largest first allowance of the first `FEW_PROCESSES` is 1/`FIRST_PART_OF_FEW` of the limit, and
+/// that of each later process 1/`FIRST_PART`: fourteen processes can have one of these. In a session of
+/// a few processes, 10 MB fit into the first allowance with the usual limit of 128 MiB.
+const FEW_PROCESSES: u64 = 4;
+const FIRST_PART_OF_FEW: u64 = 11;
+const FIRST_PART: u64 = 20;
+
 /// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
-/// for later processes. They have one size. A process can record that much at full speed before the
-/// parent answers.
+/// for later processes. A process can record that much at full speed before the parent answers.
 const KEPT_PART: u64 = 8;
 
 /// The largest first allowance when no larger one can be lent. At most 1/`GROWTH_PART` of the free
@@ -74,11 +80,29 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
         .saturating_add(waiting.saturating_mul(policy.floor))
 }
 
-/// The first allowance of a process, or `None` when less than the floor is free.
-pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64) -> Option<u64> {
+/// The largest first allowance of a process that is the last of `processes`: that of the policy, or
+/// less if the limit is small.
+fn largest_first(policy: &Policy, limit: u64, processes: u64) -> u64 {
+    let part = if processes <= FEW_PROCESSES {
+        FIRST_PART_OF_FEW
+    } else {
+        FIRST_PART
+    };
+    policy.initial.min((limit / part).max(USUAL_FIRST))
+}
+
+/// The first allowance of a process that is the last of `processes`, or `None` when less than the
+/// floor is free.
+pub(super) fn first_allowance(
+    policy: &Policy,
+    limit: u64,
+    free: u64,
+    processes: u64,
+) -> Option<u64> {
     let lent = free.saturating_sub(limit / KEPT_PART);
     let usual = (free / GROWTH_PART).min(USUAL_FIRST);
-    let generous = pages_down(lent.max(usual).min(policy.initial), policy.page);
+    let most = largest_first(policy, limit, processes);
+    let generous = pages_down(lent.max(usual).min(most), policy.page);
     (free >= policy.floor).then_some(generous.max(policy.floor))
 }
 
@@ -115,13 +139,14 @@ pub(super) struct Need {
 impl Need {
     /// The bytes that it gets of a free budget of `free` bytes. Room for as much as it has just
     /// recorded, and for one chunk, is given in advance, and more if it uses most of its allowance.
-    pub(super) fn given(&self, policy: &Policy, free: u64) -> u64 {
+    pub(super) fn given(&self, policy: &Policy, limit: u64, free: u64) -> u64 {
         let ahead = self
             .recorded
             .saturating_add(self.chunk)
             .saturating_sub(self.unused);
         let least = self.wanted.max(if self.recorded > 0 { ahead } else { 0 });
-        let is_filling = self.recorded > 0 && self.unused < self.allowance.min(policy.initial) / 2;
+        let is_filling = self.recorded > 0
+            && self.unused < self.allowance.min(largest_first(policy, limit, u64::MAX)) / 2;
         if least == 0 && !is_filling {
             return 0;
         }

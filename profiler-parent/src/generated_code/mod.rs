@@ -92,9 +92,9 @@ impl FileKind {
 #[derive(Clone, Debug)]
 pub(crate) struct GeneratedCode {
     pub(crate) pid: ProcessId,
-    /// Its parent process, if that is known. A forked child also runs code that its parent has
-    /// generated and described.
-    pub(crate) parent: Option<ProcessId>,
+    /// Its parent process, if it may have been forked, and have executed no program since. It also
+    /// runs code that its parent has generated and described.
+    pub(crate) forked_from: Option<ProcessId>,
     /// What is known of its files since it connected.
     pub(crate) files: Option<Arc<ProcessFiles>>,
     /// When it ended, if it has.

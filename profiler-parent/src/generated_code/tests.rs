@@ -26,7 +26,7 @@ const LIMITS: LookUpLimits = LookUpLimits {
 fn own_code() -> GeneratedCode {
     GeneratedCode {
         pid: process_id(),
-        parent: None,
+        forked_from: None,
         files: None,
         ended: None,
         is_trusted: true,

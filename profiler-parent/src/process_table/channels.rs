@@ -50,10 +50,14 @@ impl ProcessTable {
         self.lock().get(&key).is_some_and(may_be)
     }
 
-    /// Notes where a process runs, for the names of its generated code.
+    /// Notes where a process runs, for the names of its generated code, and whether it was forked and
+    /// has executed no program since.
     #[cfg(observing)]
-    pub(crate) fn set_files(&self, key: PoolId, files: Option<Arc<ProcessFiles>>) {
-        self.change(key, |process| process.files = files);
+    pub(crate) fn set_files(&self, key: PoolId, files: Option<Arc<ProcessFiles>>, is_fork: bool) {
+        self.change(key, |process| {
+            process.files = files;
+            process.may_be_fork = is_fork;
+        });
     }
 
     /// Makes a process with this number that was spawned without resources an observed one, if there

@@ -33,6 +33,8 @@ pub(crate) struct ProcessForCapture {
     pub(crate) is_parent: bool,
     pub(crate) remains: Remains,
     pub(crate) part_file: Option<Arc<PartFile>>,
+    /// Its parent process, if it may have been forked and have executed no program since.
+    pub(crate) forked_from: Option<ProcessId>,
     /// What is known of its files since it connected.
     pub(crate) files: Option<Arc<ProcessFiles>>,
     pub(crate) is_trusted: bool,
@@ -88,6 +90,7 @@ impl ProcessForCapture {
             is_parent: process.state == ProcessState::Parent,
             remains: process.remains.clone(),
             part_file: process.part_file.clone(),
+            forked_from: process.parent.filter(|_| process.may_be_fork),
             files: process.files.clone(),
             is_trusted: process.is_trusted,
             unable: process.why_unable(),

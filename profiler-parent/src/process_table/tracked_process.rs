@@ -59,6 +59,9 @@ pub(crate) struct TrackedProcess {
     /// What is known of its files, to find the names of code that it generates. `None` before it
     /// has connected, and once its pool is gone.
     pub(super) files: Option<Arc<ProcessFiles>>,
+    /// Whether it may have been forked, and have executed no program since: false if it is known to
+    /// have.
+    pub(super) may_be_fork: bool,
     /// The process is trusted, so it is assumed to have no sandbox that forbids system calls.
     pub(super) is_trusted: bool,
     /// The totals of its groups, once its pool is gone.
@@ -127,6 +130,7 @@ impl TrackedProcess {
             released: None,
             handle: Weak::new(),
             files: None,
+            may_be_fork: true,
             is_trusted: true,
             groups: None,
             in_file: false,

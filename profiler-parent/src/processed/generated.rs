@@ -6,13 +6,14 @@
 //! child's runtime does not name; all processes together read at most [`MAX_BYTES`] bytes and take
 //! about [`MAX_TIME`], after which no further look-up begins; each process has a share of both.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use profiler_core::internal::reader::Definitions;
 
 use super::frames::MemberNumber;
 use super::quota::Quota;
-use crate::generated_code::{GeneratedCode, LookUpLimits, RuntimeName, now};
+use crate::generated_code::{GeneratedCode, LookUp, LookUpLimits, RuntimeName, now};
 
 /// Limit on the bytes read for all processes.
 const MAX_BYTES: u64 = 2 << 30;
@@ -40,6 +41,11 @@ pub(super) struct GeneratingProcess<'m> {
 pub(super) struct GeneratedNames<'m> {
     processes: Vec<GeneratingProcess<'m>>,
     shares: Shares,
+    /// The addresses of each process that are in no file, and the places of the processes whose
+    /// files may name them: its own first.
+    wanted: HashMap<MemberNumber, (Vec<usize>, Vec<u64>)>,
+    /// What was found in the files of each process, by its place.
+    found: HashMap<usize, LookUp>,
     remarks: Vec<String>,
     /// Number of processes whose files cannot be reached.
     unreachable: usize,
@@ -53,31 +59,59 @@ impl<'m> GeneratedNames<'m> {
         Self {
             shares: Shares::new(processes.len()),
             processes,
+            wanted: HashMap::new(),
+            found: HashMap::new(),
             remarks: Vec::new(),
             unreachable: 0,
             why_unreachable: None,
         }
     }
 
-    /// Calls `found` once with each address that has a name. The addresses are ascending and
-    /// distinct.
+    /// Looks for the names of these addresses, in the files of their processes and of the ancestors of
+    /// forked processes: in those of each process once. Each member has ascending, distinct addresses.
+    pub(super) fn look_up(&mut self, wanted: &[(MemberNumber, Vec<u64>)]) {
+        let mut of_processes: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
+        for (member, addresses) in wanted {
+            let Some(place) = self.processes.iter().position(|one| one.member == *member) else {
+                continue;
+            };
+            let files = self
+                .processes
+                .get(place)
+                .map(|one| MappedFiles::of(one.definitions));
+            let generated = addresses.iter().filter(|address| {
+                files
+                    .as_ref()
+                    .is_some_and(|files| !files.contain(**address))
+            });
+            let generated: Vec<u64> = generated.copied().collect();
+            let chain = self.with_parents(place);
+            for place in chain.iter().filter(|_| !generated.is_empty()) {
+                of_processes.entry(*place).or_default().extend(&generated);
+            }
+            self.wanted.insert(*member, (chain, generated));
+        }
+        for (place, addresses) in of_processes {
+            self.look_up_in(place, &addresses.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// Calls `found` once with each of these addresses that has a name. Only addresses for which
+    /// [`Self::look_up`] has looked have names.
     pub(super) fn resolve(
-        &mut self,
+        &self,
         member: MemberNumber,
-        addresses: &[u64],
         found: &mut dyn FnMut(u64, &RuntimeName<'_>),
     ) {
-        let own = self.processes.iter().position(|one| one.member == member);
-        let Some((place, process)) = own.and_then(|own| Some((own, self.processes.get(own)?)))
-        else {
+        let Some((chain, addresses)) = self.wanted.get(&member) else {
             return;
         };
-        let files = MappedFiles::of(process.definitions);
-        let mut addresses = addresses.to_vec();
-        addresses.retain(|address| !files.contain(*address));
-        for (distance, place) in self.with_parents(place).into_iter().enumerate() {
-            if !addresses.is_empty() {
-                self.look_up(place, &mut addresses, distance == 0, found);
+        for address in addresses {
+            let mut names = chain
+                .iter()
+                .filter_map(|place| self.found.get(place)?.name_at(*address));
+            if let Some(name) = names.next() {
+                found(*address, &name);
             }
         }
     }
@@ -98,22 +132,15 @@ impl<'m> GeneratedNames<'m> {
     /// each executed a program have their files at different addresses.
     fn forked_from(&self, place: usize) -> Option<usize> {
         let child = self.processes.get(place)?;
-        let parent = child.code.parent?;
+        let parent = child.code.forked_from?;
         let is_parent = |one: &GeneratingProcess<'_>| {
             one.code.pid == parent && have_same_addresses(child.definitions, one.definitions)
         };
         self.processes.iter().position(is_parent)
     }
 
-    /// Looks for the names of these addresses in the files of one process, and removes the
-    /// addresses that have names.
-    fn look_up(
-        &mut self,
-        place: usize,
-        addresses: &mut Vec<u64>,
-        is_own: bool,
-        found: &mut dyn FnMut(u64, &RuntimeName<'_>),
-    ) {
+    /// Looks for the names of these addresses in the files of one process.
+    fn look_up_in(&mut self, place: usize, addresses: &[u64]) {
         let Some(process) = self.processes.get(place) else {
             return;
         };
@@ -121,24 +148,15 @@ impl<'m> GeneratedNames<'m> {
             return self.note_unreachable("those of other processes took too long".to_owned());
         };
         let began = now();
-        let look_up = process.code.resolve(addresses, limits);
+        let mut look_up = process.code.resolve(addresses, limits);
         self.shares.spend(look_up.bytes, began.elapsed());
-        addresses.retain(|address| {
-            let name = look_up.name_at(*address);
-            if let Some(name) = &name {
-                found(*address, name);
-            }
-            name.is_none()
-        });
-        if !is_own {
-            return; // that process reports what was left out
-        }
         let remarks = look_up.remarks.iter();
         self.remarks
             .extend(remarks.map(|remark| format!("{}: {remark}", process.shown)));
-        if let Some(why) = look_up.unreachable {
+        if let Some(why) = look_up.unreachable.take() {
             self.note_unreachable(why);
         }
+        self.found.insert(place, look_up);
     }
 
     fn note_unreachable(&mut self, why: String) {

@@ -191,10 +191,11 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     /// Looks for the names of the code that the process which was added last generates at run time.
-    /// `files` is what is known of its files since it connected. `parent` is its parent process.
+    /// `files` is what is known of its files since it connected. `forked_from` is
+    /// its parent process if it may have been forked, and have executed no program since.
     pub(crate) fn name_generated_code(
         &mut self,
-        parent: Option<ProcessId>,
+        forked_from: Option<ProcessId>,
         files: Option<Arc<ProcessFiles>>,
         is_trusted: bool,
     ) {
@@ -206,7 +207,7 @@ impl<'a> ProcessedProfile<'a> {
         if let Some(member) = self.members.last_mut() {
             member.generated = Some(GeneratedCode {
                 pid: member.role.pid,
-                parent,
+                forked_from,
                 files,
                 ended,
                 is_trusted,

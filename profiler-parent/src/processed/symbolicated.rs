@@ -286,16 +286,21 @@ impl SymbolicatedFrames {
         }
         code.sort_unstable();
         let of_members = || code.chunk_by(|(one, ..), (other, ..)| one == other);
+        let addresses = |of_member: &[(MemberNumber, u64, u32)]| {
+            let (member, ..) = of_member.first()?;
+            let mut all: Vec<u64> = of_member.iter().map(|(_, address, _)| *address).collect();
+            all.dedup();
+            Some((*member, all))
+        };
+        let wanted: Vec<_> = of_members().filter_map(addresses).collect();
+        generated.look_up(&wanted);
         strings.begin_generated(of_members().count());
         for of_member in of_members() {
             let Some((member, ..)) = of_member.first() else {
                 continue;
             };
             strings.begin_process(false);
-            let mut addresses: Vec<u64> =
-                of_member.iter().map(|(_, address, _)| *address).collect();
-            addresses.dedup();
-            generated.resolve(*member, &addresses, &mut |address, name| {
+            generated.resolve(*member, &mut |address, name| {
                 let func = Func {
                     source: name.file.map(|file| strings.intern(&viewer_form(file))),
                     origin: name.line.map_or(Origin::Unknown, Origin::Line),

@@ -29,9 +29,6 @@ use crate::sys::facts_of;
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
-/// The divisor of the limit that gives the largest first allowance of a process. Fourteen processes
-/// can have it.
-const FIRST_PART: u64 = 16;
 /// How often the pools of live processes are compared with their charged bytes.
 const POOL_CHECK: Duration = Duration::from_millis(500);
 
@@ -65,15 +62,11 @@ impl ControlLoop {
         let floor = FLOOR_PAGES.saturating_mul(page);
         // On a busy machine a process takes time to give memory back.
         let reserve = floor.saturating_mul(4);
-        let defaults = Policy::new(floor, page);
-        // A process may begin with a large allowance: it can record much before the first answer.
-        let initial = defaults
-            .initial
-            .max(context.params.limit.get() / FIRST_PART);
         let policy = Policy {
             reserve,
-            initial,
-            ..defaults
+            // A process may begin with a large allowance: it can record much before the first answer.
+            initial: u64::MAX,
+            ..Policy::new(floor, page)
         };
         let controller = Controller::new(context.params.limit, policy);
         Self {

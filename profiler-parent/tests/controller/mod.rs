@@ -2,6 +2,7 @@
 
 mod child;
 mod crowd;
+mod first_allowances;
 mod ledger;
 mod properties;
 mod rules;

@@ -1,9 +1,13 @@
 //! What the library needs, and what it replaces.
 
+use std::path::Path;
+use std::process::Command;
+
 use object::{Object, ObjectSymbol};
 use profiler_observed::LIBRARY;
+use profiler_observed::layout::Notes;
 
-use crate::observed::Session;
+use crate::observed::{Session, test_program};
 
 /// All of them are in glibc 2.2.5 and in musl, and none has a version here.
 const NEEDED: [&str; 5] = ["bcmp", "dl_iterate_phdr", "memcpy", "memset", "strlen"];
@@ -160,4 +164,61 @@ fn a_page_that_is_claimed_while_the_states_are_read_is_freed_once() {
         .read_exact_at(&mut freed, FREED_AT as u64)
         .unwrap();
     assert_eq!(freed, [1, 1]);
+}
+
+/// Compiles an empty library, and copies it under 20 long names.
+fn libraries_with_long_names(directory: &Path) -> Vec<String> {
+    let source = directory.join("empty.c");
+    std::fs::write(&source, "").unwrap();
+    let library = directory.join("empty.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
+    assert!(compiler.arg(&source).status().unwrap().success());
+    let copy = |number: u32| {
+        let path = directory.join(format!("{number:0200}.so"));
+        std::fs::copy(&library, &path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    (0..20).map(copy).collect()
+}
+
+#[test]
+fn a_text_longer_than_its_first_part_is_whole_also_in_forked_children() {
+    let directory = tempfile::tempdir().unwrap();
+    let libraries = libraries_with_long_names(directory.path());
+    let session = Session::new();
+    let mut command = session.command(test_program());
+    let preloaded = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD");
+    let preloaded = preloaded.and_then(|(_, value)| value).unwrap();
+    let all = format!("{}:{}", preloaded.to_str().unwrap(), libraries.join(":"));
+    let (output, programs) =
+        session.run_command(command.env("LD_PRELOAD", all).args(["forks", "0"]));
+    assert!(output.status.success());
+    assert_eq!(programs.len(), 5);
+    for program in &programs {
+        assert_eq!(program.text, programs[0].text);
+        assert_eq!(program.header.notes & Notes::TEXT_CUT.0, 0);
+        for library in &libraries {
+            let files = &program.text.files;
+            assert!(
+                files.iter().any(|(_, path)| path == library.as_bytes()),
+                "{library}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_header_says_which_file_the_program_is() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("link");
+    symlink(test_program(), &link).unwrap();
+    let session = Session::new();
+    let (_, programs) = session.run_command(session.command(&link).args(["busy", "1"]));
+    let program = &programs[0];
+    assert_eq!(program.text.program, link.as_os_str().as_encoded_bytes());
+    let about = std::fs::metadata(test_program()).unwrap();
+    let found = (program.header.program_device, program.header.program_inode);
+    assert_eq!(found, (about.dev(), about.ino()));
 }

@@ -58,7 +58,7 @@ pub(super) fn identify(
     let found = Some(file).filter(|_| !has_ended);
     let found = found.and_then(|file| find(claimed, &file, is_known));
     let facts = found.and_then(facts_of);
-    text.program = module_places::without_links(&text.program, found);
+    text.program = module_places::without_links(&text.program, header);
     let process = match found.filter(|_| facts.is_some()) {
         Some(pid) => descriptor_of(pid)?,
         None => None,

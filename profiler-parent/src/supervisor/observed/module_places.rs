@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::observed::LoadedFile;
+use profiler_observed::file::ObservedHeader;
+use profiler_observed::layout::Ending;
 use profiler_symbols::SymbolStore;
 use rustix::fs::{Mode, OFlags, open};
 
@@ -46,41 +48,38 @@ pub(super) fn by_path(pid: ProcessId, path: &[u8]) -> Option<PathBuf> {
     (has_ended && path.exists()).then(|| path.to_owned())
 }
 
-/// The place of the program of a process: its path, or while it runs the file itself.
-pub(super) fn of_program(pid: ProcessId, path: &[u8], is_running: bool) -> Option<PathBuf> {
-    let place = by_path(pid, path);
-    let itself = is_running.then(|| running_program(pid));
-    match (
-        itself.as_deref().and_then(inode),
-        place.as_deref().and_then(inode),
-    ) {
-        (Some(running), Some(found)) if running == found => place,
-        (Some(_), _) => itself,
-        (None, _) => place,
-    }
+/// The place of the program of a process: its path, or while it runs the file itself. `None` if the
+/// path leads to another file here.
+pub(super) fn of_program(pid: ProcessId, path: &[u8], header: &ObservedHeader) -> Option<PathBuf> {
+    let place = by_path(pid, path).filter(|place| is_program(place, header));
+    let itself = || {
+        let is_running = header.ending == Ending::None as u32;
+        Some(running_program(pid)).filter(|itself| is_running && itself.exists())
+    };
+    place.or_else(itself)
 }
 
 /// The path of a program without symbolic links. Returns `path` unchanged if it leads to another file
-/// here than in the process. `running` is the process, if it still runs the program.
-pub(super) fn without_links(path: &[u8], running: Option<ProcessId>) -> Vec<u8> {
+/// here than in the process.
+pub(super) fn without_links(path: &[u8], header: &ObservedHeader) -> Vec<u8> {
     let resolved = std::fs::canonicalize(OsStr::from_bytes(path)).ok();
-    let itself = running.and_then(|pid| inode(&running_program(pid)));
-    let is_it = |resolved: &PathBuf| itself.is_none_or(|itself| inode(resolved) == Some(itself));
-    let resolved = resolved.filter(is_it);
+    let resolved = resolved.filter(|resolved| is_program(resolved, header));
     resolved.map_or_else(
         || path.to_vec(),
         |resolved| resolved.into_os_string().into_vec(),
     )
 }
 
-fn running_program(pid: ProcessId) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/exe"))
+/// Whether a file is the program of the process with this header.
+fn is_program(place: &Path, header: &ObservedHeader) -> bool {
+    let about = std::fs::metadata(place);
+    about.is_ok_and(|about| {
+        (about.dev(), about.ino()) == (header.program_device, header.program_inode)
+    })
 }
 
-/// The device and the number of a file.
-fn inode(place: &Path) -> Option<(u64, u64)> {
-    let about = std::fs::metadata(place).ok()?;
-    Some((about.dev(), about.ino()))
+fn running_program(pid: ProcessId) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
 }
 
 /// The place of a mapped file. `listed` is its path as the list of mappings has it.
@@ -122,5 +121,48 @@ pub(super) fn keep(files: &[LoadedFile], symbols: &SymbolStore) {
         if let Ok(opened) = open(&file.found_at, flags, Mode::empty()) {
             symbols.keep(&file.path, File::from(opened));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header of a process whose program is this file, and which has ended.
+    fn ended(program: &Path) -> ObservedHeader {
+        let about = std::fs::metadata(program).unwrap();
+        ObservedHeader {
+            ending: Ending::Exit as u32,
+            program_device: about.dev(),
+            program_inode: about.ino(),
+            ..ObservedHeader::default()
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_the_program_only_if_it_is_the_same_file() {
+        let place = tempfile::tempdir().unwrap();
+        let [program, other, link] =
+            ["program", "other", "link"].map(|name| place.path().join(name));
+        std::fs::write(&program, "program").unwrap();
+        std::fs::write(&other, "other").unwrap();
+        std::os::unix::fs::symlink(&program, &link).unwrap();
+        let path = link.as_os_str().as_bytes();
+        let resolved = program.canonicalize().unwrap();
+        assert_eq!(
+            without_links(path, &ended(&program)),
+            resolved.as_os_str().as_bytes()
+        );
+        assert_eq!(
+            without_links(path, &ended(&other)),
+            path,
+            "another root directory"
+        );
+        let nobody = ProcessId::new(u32::MAX);
+        assert_eq!(
+            of_program(nobody, path, &ended(&program)),
+            Some(link.clone())
+        );
+        assert_eq!(of_program(nobody, path, &ended(&other)), None);
     }
 }

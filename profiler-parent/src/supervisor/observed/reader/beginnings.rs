@@ -221,8 +221,7 @@ impl ObservedReader {
             process,
             (&self.context.params, &self.context.symbols),
         );
-        let is_running = header.ending == Ending::None as u32;
-        let loaded = loaded_files(text, arrival.pid, is_running);
+        let loaded = loaded_files(text, arrival.pid, header);
         program.set_loaded(&mut self.files, loaded);
         let ring_bytes = program.ring_bytes();
         let turn = self.turns.add(key);
@@ -239,7 +238,8 @@ impl ObservedReader {
         self.context.processes.set_ring_bytes(key, ring_bytes);
         // As for a process that joins: its paths are those of this process, or it has none.
         let files = ProcessFiles::note(arrival.pid, false);
-        self.context.processes.set_files(key, files);
+        let is_fork = header.began_cpu_ns == 0;
+        self.context.processes.set_files(key, files, is_fork);
         self.supervisor
             .send(SupervisorEvent::Observed(ObservedEvent::Started { key }));
         if !is_spawned {
@@ -348,14 +348,16 @@ const fn is_short_fork(header: &ObservedHeader) -> bool {
 
 /// The loaded files of a process. `found_at` leads through the process while it lives; for the
 /// program, only while the process still runs it.
-fn loaded_files(text: &ObservedText, pid: ProcessId, is_running: bool) -> Vec<LoadedFile> {
+fn loaded_files(text: &ObservedText, pid: ProcessId, header: &ObservedHeader) -> Vec<LoadedFile> {
+    let is_running = header.ending == Ending::None as u32;
     let program = text.program.strip_suffix(REMOVED).unwrap_or(&text.program);
     let mut mapped: Option<Vec<LoadedFile>> = None;
     let files = text.files.iter().map(|(addresses, path)| {
-        let (path, place) = if path.is_empty() {
+        let is_program = path.is_empty();
+        let (path, place) = if is_program {
             (
                 program,
-                module_places::of_program(pid, &text.program, is_running),
+                module_places::of_program(pid, &text.program, header),
             )
         } else {
             (path.as_slice(), module_places::by_path(pid, path))
@@ -367,7 +369,12 @@ fn loaded_files(text: &ObservedText, pid: ProcessId, is_running: bool) -> Vec<Lo
                 .get_or_insert_with(|| is_running.then(|| mapped_files(pid)).unwrap_or_default());
             let is_it = |file: &&LoadedFile| file.addresses.contains(&addresses.start);
             let file = mapped.iter().find(is_it);
-            file.map_or_else(|| PathBuf::from(&shown), |file| file.found_at.clone())
+            match file {
+                Some(file) => file.found_at.clone(),
+                // Another file may be at the path of the program.
+                None if is_program => PathBuf::new(),
+                None => PathBuf::from(&shown),
+            }
         });
         LoadedFile {
             addresses: addresses.clone(),
