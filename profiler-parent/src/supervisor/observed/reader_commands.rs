@@ -140,7 +140,7 @@ mod tests {
     fn every_command_ends_the_wait_for_the_next_pass() {
         let (commands, orders) = channel();
         let (to_test, received) = unbounded();
-        let reader = std::thread::spawn(move || {
+        let reader = profiler_sys::spawn_quiet("reader", move || {
             while let Ok(command) = orders.recv_deadline(now() + LONG) {
                 let is_end = matches!(command, ReaderCommand::End);
                 to_test.send(()).unwrap();
@@ -148,7 +148,8 @@ mod tests {
                     return;
                 }
             }
-        });
+        })
+        .unwrap();
         for _ in 0..1000 {
             commands.send(ReaderCommand::Pause(true)).unwrap();
             received.recv_timeout(LONG / 2).unwrap();

@@ -365,10 +365,11 @@ fn loaded_files(text: &ObservedText, pid: ProcessId, header: &ObservedHeader) ->
         let shown = String::from_utf8_lossy(path).into_owned();
         // Only the list of mappings leads to a file without a path.
         let found_at = place.unwrap_or_else(|| {
-            let mapped = mapped
-                .get_or_insert_with(|| is_running.then(|| mapped_files(pid)).unwrap_or_default());
+            if is_running && mapped.is_none() {
+                mapped = Some(mapped_files(pid));
+            }
             let is_it = |file: &&LoadedFile| file.addresses.contains(&addresses.start);
-            let file = mapped.iter().find(is_it);
+            let file = mapped.iter().flatten().find(is_it);
             match file {
                 Some(file) => file.found_at.clone(),
                 // Another file may be at the path of the program.
