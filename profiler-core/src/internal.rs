@@ -98,6 +98,11 @@ pub mod observed {
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
     pub use crate::sampler::observed_place::ObservedPlace;
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
     pub use crate::sampler::observed_waits::{
         BegunSample, ObservedThreads, SampledThread, WantedSample,
     };
