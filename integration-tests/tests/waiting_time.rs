@@ -8,8 +8,8 @@ use anyhow::ensure;
 use integration_tests::known_waits::KnownWaits;
 use integration_tests::own_process;
 
-/// Records waits of about `pause_ms`, several times if the machine disturbs the program. No share may
-/// differ by more than `most` points.
+/// Records waits of about `pause_ms`, several times if the machine disturbs the program. No share
+/// may differ by more than `most` points.
 fn check(mode: &str, pause_ms: f64, records_itself: bool, most: f64) -> anyhow::Result<()> {
     let mut last = None;
     for _ in 0..5 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use profiler_core::counter::Counter;
 use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::internal::manager::is_maintenance_idle;
 use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
 use profiler_core::session::Features;
 use serde_json::Value;
@@ -176,8 +177,8 @@ fn a_pusher_that_follows_another_one_sends_what_is_new_and_what_waits() {
         for number in 0..marks {
             mark("mark");
             if number % 100 == 99 {
-                // A busy machine may otherwise have no chunk ready, and drop entries.
-                std::thread::sleep(Duration::from_millis(1));
+                // A thread that records faster than chunks are made ready drops entries.
+                assert!(until(|| is_maintenance_idle() == Some(true)));
             }
         }
         let pusher = push(&session, address, spool.path()).unwrap();

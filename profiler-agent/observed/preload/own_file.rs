@@ -81,8 +81,8 @@ impl Path {
     }
 }
 
-/// Makes and maps the file, with room for a text of this length. `None` if the system refuses a step:
-/// then this process is not recorded.
+/// Makes and maps the file, with room for a text of this length. `None` if the system refuses a
+/// step: then this process is not recorded.
 pub(crate) fn make(configuration: &Configuration, text_bytes: usize) -> Option<*mut u8> {
     if !may_have(FILE_BYTES as u64) {
         return None;

@@ -8,8 +8,8 @@
 //! One item after the other, each with a zero at its end: the path of the program, which may lead
 //! through symbolic links, then for each loaded file its addresses and its path as the loader knows
 //! it; the program's own is empty. The session reads the names of a process that has ended already
-//! from here. The library keeps the text in its own memory, for forked children: their parent's file
-//! may have been cut off.
+//! from here. The library keeps the text in its own memory, for forked children: their parent's
+//! file may have been cut off.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -95,8 +95,8 @@ impl Text {
     }
 }
 
-/// Collects the names of the program and of its files. `program` is the path of the program, if it is
-/// known. Called once, while the process has one thread.
+/// Collects the names of the program and of its files. `program` is the path of the program, if it
+/// is known. Called once, while the process has one thread.
 pub(crate) fn collect(program: Option<&CStr>) {
     let mut text = Text {
         start: TEXT.0.get().cast(),

@@ -18,8 +18,8 @@
 //! handler can fail in a file system that is full. Each page of them costs a program about 1 µs at
 //! its start. The session allocates further pages of the ring from its memory limit and then raises
 //! [`Control::granted`]; the handler uses no page above that. The process allocates further rows
-//! itself, outside of the handler, and uses none that the system refuses. It allocates the pages for
-//! a long text when it makes the file.
+//! itself, outside of the handler, and uses none that the system refuses. It allocates the pages
+//! for a long text when it makes the file.
 //!
 //! # Life of a page of the ring
 //!

@@ -1,9 +1,9 @@
 //! An observed process that stays open between looks.
 //!
-//! Used by `observed_waits`. Opening a process and reading its `stat` file takes longer than the
-//! rest of a look at a process of one thread. A descriptor refers to a process and not to its
-//! number, so no other process can take its place. Invariant: at most [`MAX_KEPT`] processes are
-//! kept, because each takes a descriptor.
+//! Used by `observed_waits`. Opening a process and reading its `stat` file in each look would take
+//! a large part of the reader's time. A descriptor refers to a process and not to its number, so no
+//! other process can take its place. Invariant: at most [`MAX_KEPT`] processes are kept, because
+//! each takes a descriptor.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -21,9 +21,9 @@ pub(super) struct Demand {
     pub(super) bytes: u64,
     /// Only data older than this is taken.
     pub(super) older_than: Timestamp,
-    /// If set, unused allowance is taken from processes that have not reported since then, and their
-    /// room for another chunk is left to them. Others keep as much unused allowance as they hold.
-    /// `None` takes all unused allowance from all processes.
+    /// If set, unused allowance is taken from processes that have not reported since then, and
+    /// their room for another chunk is left to them. Others keep as much unused allowance as they
+    /// hold. `None` takes all unused allowance from all processes.
     pub(super) quiet_since: Option<u64>,
     /// The process for which memory is taken; it is not asked itself.
     pub(super) creditor: Option<PoolId>,

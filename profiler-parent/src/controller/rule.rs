@@ -33,9 +33,9 @@ const STEP_PART: u64 = 16;
 /// need. The remaining free budget is for the processes that ask next.
 const GROWTH_PART: u64 = 4;
 
-/// The largest first allowance of the first `FEW_PROCESSES` is 1/`FIRST_PART_OF_FEW` of the limit, and
-/// that of each later process 1/`FIRST_PART`: fourteen processes can have one of these. In a session of
-/// a few processes, 10 MB fit into the first allowance with the usual limit of 128 MiB.
+/// The largest first allowance of the first `FEW_PROCESSES` is 1/`FIRST_PART_OF_FEW` of the limit,
+/// and that of each later process 1/`FIRST_PART`: fourteen processes can have one of these. In a
+/// session of a few processes, 10 MB fit into the first allowance with the usual limit of 128 MiB.
 const FEW_PROCESSES: u64 = 4;
 const FIRST_PART_OF_FEW: u64 = 11;
 const FIRST_PART: u64 = 20;

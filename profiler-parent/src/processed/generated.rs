@@ -67,8 +67,9 @@ impl<'m> GeneratedNames<'m> {
         }
     }
 
-    /// Looks for the names of these addresses, in the files of their processes and of the ancestors of
-    /// forked processes: in those of each process once. Each member has ascending, distinct addresses.
+    /// Looks for the names of these addresses, in the files of their processes and of the ancestors
+    /// of forked processes: in those of each process once. Each member has ascending, distinct
+    /// addresses.
     pub(super) fn look_up(&mut self, wanted: &[(MemberNumber, Vec<u64>)]) {
         let mut of_processes: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
         for (member, addresses) in wanted {

@@ -59,8 +59,7 @@ impl OtherProcess {
         (process.stat.start() == Some(start) && !process.has_ended_whole()).then_some(process)
     }
 
-    /// Reads again how many threads it has. This takes a tenth of the time of opening it. False if
-    /// it has ended.
+    /// Reads again how many threads it has, without reading its `stat` file. False if it has ended.
     pub(crate) fn count_threads(&mut self) -> bool {
         let tasks = statat(&self.folder, c"task", AtFlags::empty());
         // The link count of a directory is two plus the number of its subdirectories.

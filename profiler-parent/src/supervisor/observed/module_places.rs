@@ -59,8 +59,8 @@ pub(super) fn of_program(pid: ProcessId, path: &[u8], header: &ObservedHeader) -
     place.or_else(itself)
 }
 
-/// The path of a program without symbolic links. Returns `path` unchanged if it leads to another file
-/// here than in the process.
+/// The path of a program without symbolic links. Returns `path` unchanged if it leads to another
+/// file here than in the process.
 pub(super) fn without_links(path: &[u8], header: &ObservedHeader) -> Vec<u8> {
     let resolved = std::fs::canonicalize(OsStr::from_bytes(path)).ok();
     let resolved = resolved.filter(|resolved| is_program(resolved, header));
@@ -158,11 +158,11 @@ mod tests {
             path,
             "another root directory"
         );
-        let nobody = ProcessId::new(u32::MAX);
+        let absent = ProcessId::new(u32::MAX);
         assert_eq!(
-            of_program(nobody, path, &ended(&program)),
+            of_program(absent, path, &ended(&program)),
             Some(link.clone())
         );
-        assert_eq!(of_program(nobody, path, &ended(&other)), None);
+        assert_eq!(of_program(absent, path, &ended(&other)), None);
     }
 }
