@@ -333,9 +333,7 @@ fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow:
     let mut peak = 0;
     let gone = until(|| {
         let files = pool_files(&own).unwrap_or_default();
-        let held = |path| {
-            File::open(path).and_then(|file| profiler_core::internal::sys::allocated_bytes(&file))
-        };
+        let held = |path| File::open(path).and_then(|file| profiler_sys::allocated_bytes(&file));
         peak = peak.max(files.values().map(|path| held(path).unwrap_or(0)).sum());
         files.len() == 2
     });

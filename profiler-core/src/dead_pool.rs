@@ -90,7 +90,7 @@ impl DeadPool {
     /// # Errors
     /// The error of `fstat`.
     pub fn held_bytes(&self) -> io::Result<u64> {
-        sys::allocated_bytes(self.file.get()?)
+        profiler_sys::allocated_bytes(self.file.get()?)
     }
 
     /// The file, for reading a profile from it.

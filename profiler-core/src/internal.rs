@@ -73,7 +73,7 @@ pub mod observed {
     //! See `record::pool_writer` and `sampler::observed` in the sources: other processes, whose
     //! pools this process writes.
 
-    pub use crate::record::pool_writer::{PoolProcess, PoolThread, PoolWriter, PoolWriterError};
+    pub use crate::record::pool_writer::{PoolProcess, PoolWriter};
     #[cfg(all(
         target_os = "linux",
         not(profiler_portable),
@@ -123,7 +123,7 @@ pub mod payload {
 pub mod pool {
     //! See `pool` in the sources: the shared bytes.
 
-    pub use crate::pool::{AttachError, FLOOR_PAGES, PoolSpec, create, create_in, new_id};
+    pub use crate::pool::{AttachError, PoolSpec, floor_bytes, new_id};
 
     pub mod definitions {
         //! See `pool::definitions` in the sources.
@@ -189,12 +189,6 @@ pub mod runtime_site {
     pub use crate::marker::runtime_site::{RuntimeSite, count_without_site, end_span};
 }
 
-pub mod sampler_thread {
-    //! See `sample_types` in the sources: the thread that records samples of others.
-
-    pub use crate::sample_types::SAMPLER_THREAD;
-}
-
 pub mod span_number {
     //! See `marker::span_number` in the sources: the numbers of spans.
 
@@ -205,8 +199,8 @@ pub mod sys {
     //! See `sys` in the sources: the operating system.
 
     pub use crate::sys::{
-        ClockError, allocated_bytes, boot_id, clock_error, create_pool_file, is_alive,
-        own_process_start, page_size, process_cpu_ns, process_id,
+        ClockError, boot_id, clock_error, create_pool_file, is_alive, own_process_start, page_size,
+        process_id,
     };
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     pub use crate::sys::{ProcessStat, open_process};

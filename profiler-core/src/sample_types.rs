@@ -9,8 +9,8 @@ use crate::timestamp::Timestamp;
 pub const MAX_FRAMES: usize = 1024;
 
 /// The name of the thread that records samples of others.
-#[cfg_attr(not(all(feature = "engine", unix)), allow(dead_code, unreachable_pub))] // there is no such thread
-pub const SAMPLER_THREAD: &str = "profiler-stacks";
+#[cfg(all(feature = "engine", unix))]
+pub(crate) const SAMPLER_THREAD: &str = "profiler-stacks";
 
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,6 @@
 //! sessions use the same tables.
 
 use crate::support::{self, Worker, snapshot};
-use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartError, StartOptions};
@@ -26,7 +25,7 @@ fn a_thread_of_an_earlier_session_does_not_end_the_row_of_another_thread() {
     own_process!();
     let params = SessionParams::default();
     let spec = support::pool_spec(&params);
-    let pool = pool::create(&spec).unwrap();
+    let pool = spec.create_pool().unwrap();
     session::attach(pool).unwrap();
     start(SessionParams::default());
     let old = Worker::new("old");
@@ -54,7 +53,7 @@ fn a_thread_of_an_earlier_session_does_not_end_the_row_of_another_thread() {
 fn a_pool_that_comes_while_an_own_session_runs_is_refused() {
     own_process!();
     let params = SessionParams::default();
-    let pool = pool::create(&support::pool_spec(&params)).unwrap();
+    let pool = support::pool_spec(&params).create_pool().unwrap();
     start(params);
     let refused = session::attach(pool);
     assert!(

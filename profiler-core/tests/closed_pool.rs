@@ -2,7 +2,6 @@
 //! must not destroy the data in the pool.
 
 use crate::support::{self};
-use profiler_core::internal::pool::{self};
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartError, StartOptions};
 use test_support::own_process;
@@ -12,7 +11,7 @@ fn a_start_after_the_end_of_the_profiler_destroys_nothing() {
     own_process!();
     let params = SessionParams::default();
     let spec = support::pool_spec(&params);
-    session::attach(pool::create(&spec).unwrap()).unwrap();
+    session::attach(spec.create_pool().unwrap()).unwrap();
     session::start(params.clone(), StartOptions::default()).unwrap();
     marker!("kept");
     session::close_pool();

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 use crate::support::{self};
 use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::internal::pool::layout::Region;
-use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::marker;
 use profiler_core::session::EntryCounts;
@@ -21,7 +20,7 @@ fn entries_of_an_open_chunk_are_evicted_and_counted() {
     own_process!();
     let params = SessionParams::default();
     let spec = support::pool_spec(&params);
-    let file = pool::create(&spec).unwrap();
+    let file = spec.create_pool().unwrap();
     let counts = || -> EntryCounts {
         PoolReader::open(&file)
             .unwrap()

@@ -144,7 +144,7 @@ fn stops_and_starts_during_recording_leave_nothing_of_an_old_session() {
         // entry. A pool of this size has chunks of at most 16 pages.
         let most = (16 + 16 * threads.len() as u64) * 4096;
         let is_returned = || {
-            profiler_core::internal::sys::allocated_bytes(&file).unwrap() <= most
+            profiler_sys::allocated_bytes(&file).unwrap() <= most
                 || cfg!(any(profiler_portable, not(target_os = "linux")))
         };
         assert!(until(is_returned), "more memory is left after the stop");

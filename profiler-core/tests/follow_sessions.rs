@@ -1,7 +1,6 @@
 //! Test of a follower of a pool that is used by successive sessions, as in a child.
 
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::pool;
 use profiler_core::internal::reader::{Followed, Follower, Progress};
 use profiler_core::marker;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
@@ -34,7 +33,7 @@ fn names(follower: &mut Follower<std::fs::File>) -> (Vec<String>, Progress) {
 /// Makes a pool that successive sessions use.
 fn attach() {
     let spec = support::pool_spec(&SessionParams::default());
-    session::attach(pool::create(&spec).unwrap()).unwrap();
+    session::attach(spec.create_pool().unwrap()).unwrap();
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::support::{self, snapshot};
-use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
@@ -59,7 +58,7 @@ fn slow() {
 fn attach() {
     let params = SessionParams::default();
     let spec = support::pool_spec(&params);
-    session::attach(pool::create(&spec).unwrap()).unwrap();
+    session::attach(spec.create_pool().unwrap()).unwrap();
 }
 
 fn start(interval_ns: u64) {

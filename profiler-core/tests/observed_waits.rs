@@ -59,7 +59,7 @@ impl Sleeper {
             params: params(),
             name: "sleeper".to_owned(),
         };
-        let file = pool::create(&spec).unwrap();
+        let file = spec.create_pool().unwrap();
         let about = PoolProcess {
             pid,
             start,

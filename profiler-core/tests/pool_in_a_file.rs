@@ -14,9 +14,8 @@ use std::time::Duration;
 use crate::support;
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::pool::{self, AttachError};
+use profiler_core::internal::pool::AttachError;
 use profiler_core::internal::reader::{PoolReader, Snapshot};
-use profiler_core::internal::sys;
 use profiler_core::session::{self, SessionParams, StartError, StartOptions};
 use profiler_core::session::{DropReason, EntryCounts};
 use profiler_core::{marker, text_marker};
@@ -136,7 +135,7 @@ fn on_a_full_file_system_entries_are_counted_and_the_host_is_not_harmed() {
         after.evicted + after.dropped.of(DropReason::NoBudget) > 0,
         "the file system was not full: {after:?}"
     );
-    assert!(sys::allocated_bytes(&*file).unwrap() <= 256 << 10);
+    assert!(profiler_sys::allocated_bytes(&file).unwrap() <= 256 << 10);
     session::stop();
 }
 
@@ -237,5 +236,5 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
     assert!(matches!(refused, Err(StartError::System(_))), "{refused:?}");
     let params = SessionParams::default();
     let spec = support::pool_spec(&params);
-    assert!(pool::create(&spec).is_ok());
+    assert!(spec.create_pool().is_ok());
 }

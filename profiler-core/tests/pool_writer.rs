@@ -7,8 +7,8 @@ use crate::support;
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart, ThreadId};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::observed::{ObservedProcess, PoolProcess, PoolWriter};
+use profiler_core::internal::pool::PoolSpec;
 use profiler_core::internal::pool::layout::Life;
-use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::session::SessionParams;
 use profiler_core::time::Timestamp;
@@ -26,7 +26,7 @@ fn new_pool(limit: u64) -> File {
         allowance: params.limit,
         ..support::pool_spec(&params)
     };
-    pool::create(&spec).unwrap()
+    spec.create_pool().unwrap()
 }
 
 fn writer(file: &File) -> PoolWriter {

@@ -263,7 +263,7 @@ fn true_bytes_never_exceed_the_limit() {
     for round in 0..200_000 {
         marker!("flood");
         if round % 1000 == 0 {
-            let held = profiler_core::internal::sys::allocated_bytes(&file).unwrap();
+            let held = profiler_sys::allocated_bytes(&file).unwrap();
             assert!(held <= limit, "{held} bytes held of {limit}");
         }
     }
@@ -343,11 +343,11 @@ fn an_entry_overtaken_by_a_stop_writes_nothing() {
     SITE.add(&category::TEST, MarkerOptions::default());
     let pool = session::pool_file().unwrap();
     drop(session);
-    let held = profiler_core::internal::sys::allocated_bytes(&pool).unwrap();
+    let held = profiler_sys::allocated_bytes(&pool).unwrap();
     // A thread that read the gate just before the stop does the same.
     SITE.add(&category::TEST, MarkerOptions::default());
     assert_eq!(
-        profiler_core::internal::sys::allocated_bytes(&pool).unwrap(),
+        profiler_sys::allocated_bytes(&pool).unwrap(),
         held,
         "memory was written after the stop"
     );

@@ -6,7 +6,7 @@
 use std::io::{Read, Write};
 
 use crate::support;
-use profiler_core::internal::pool::{self, AttachError};
+use profiler_core::internal::pool::AttachError;
 use profiler_core::session::{self, SessionParams, StartError};
 use test_support::assert_matches;
 use test_support::own_process;
@@ -19,7 +19,7 @@ fn a_pool_that_can_shrink_is_refused_and_recording_stays_off() {
         ..SessionParams::default()
     };
     let spec = support::pool_spec(&params);
-    let mut sealed = pool::create(&spec).unwrap();
+    let mut sealed = spec.create_pool().unwrap();
     let mut header = [0; 4096];
     sealed.read_exact(&mut header).unwrap();
     let mut unsealed = tempfile::tempfile().unwrap();

@@ -119,7 +119,7 @@ impl PoolDirectory {
     /// Creates the pool of a child.
     pub(crate) fn make_pool(&self, spec: &PoolSpec) -> io::Result<File> {
         let file = self.new_file(&child_name(spec.id))?;
-        match pool::create_in(&file, spec) {
+        match spec.create_pool_in(&file) {
             Ok(()) => Ok(file),
             Err(error) => {
                 self.forget(spec.id);

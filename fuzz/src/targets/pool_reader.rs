@@ -39,7 +39,7 @@ fn base() -> Base {
         params,
         name: String::new(),
     };
-    let mut file = pool::create(&spec).expect("memory");
+    let mut file = spec.create_pool().expect("memory");
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).expect("readable");
     let layout = Header::parse(&bytes, bytes.len() as u64)

@@ -29,7 +29,7 @@ use integration_tests::patience::Stopwatch;
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::manager::is_maintenance_idle;
-use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::pool::PoolSpec;
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -274,7 +274,7 @@ fn exit_silently() -> Result<()> {
         ..SessionParams::default()
     };
     let spec = PoolSpec::starting_now(params.clone())?;
-    session::attach(pool::create(&spec)?)?;
+    session::attach(spec.create_pool()?)?;
     session::start(params, StartOptions::default())?;
     std::thread::Builder::new().spawn(|| (0..u64::MAX).for_each(all_kinds))?;
     let close = || {

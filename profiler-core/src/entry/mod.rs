@@ -175,6 +175,16 @@ pub struct MarkerEntry<'a> {
     pub stack: Stack<'a>,
 }
 
+impl<'a> MarkerEntry<'a> {
+    /// Decodes the marker at the start of `bytes`. `None` if there is none.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        match decode(bytes) {
+            Ok((Entry::Marker(marker), _)) => Some(marker),
+            _ => None,
+        }
+    }
+}
+
 /// One decoded entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {

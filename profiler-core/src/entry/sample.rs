@@ -104,6 +104,19 @@ impl<'a> SampleEntry<'a> {
     pub const fn own(&self) -> Stack<'a> {
         self.own
     }
+
+    /// Changes the frames of the thread's previous sample in the same chunk, as [`Frame::encode`]
+    /// encodes them, into those of this sample. A sample that claims to share more frames than
+    /// exist shares those that exist.
+    pub fn apply_to(&self, words: &mut Vec<u64>) {
+        self.apply(words, self.own.words());
+    }
+
+    fn apply<F>(&self, frames: &mut Vec<F>, own: impl Iterator<Item = F>) {
+        frames.truncate(self.shared());
+        let room = MAX_FRAMES.saturating_sub(frames.len());
+        frames.extend(own.take(room));
+    }
 }
 
 /// The fields of a sample besides its frames.
@@ -164,9 +177,7 @@ impl Stacks {
     /// order. A sample that claims to share more frames than exist shares those that exist.
     pub fn of(&mut self, sample: &SampleEntry<'_>) -> &[Frame] {
         let frames = self.last.entry(sample.foreign).or_default();
-        frames.truncate(usize::from(sample.shared));
-        let room = MAX_FRAMES.saturating_sub(frames.len());
-        frames.extend(sample.own.frames().take(room));
+        sample.apply(frames, sample.own.frames());
         frames
     }
 }

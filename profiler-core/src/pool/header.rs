@@ -14,6 +14,7 @@ use super::layout::{
 use crate::codec;
 use crate::ids::{BootId, ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
 use crate::params::{SampleSource, SessionParams};
+use crate::sys;
 use crate::time::{Anchor, ClockKind, LineAnchor, MonotonicNs, SessionClock, Timestamp, UnixNs};
 
 /// Why bytes are not a pool that this build can read.
@@ -82,6 +83,27 @@ impl Header {
             start: self.start,
             pool: self.id,
         }
+    }
+
+    /// The process that has attached the pool, if one has.
+    pub fn owner(&self) -> Option<ProcessId> {
+        (self.life != Life::Created).then_some(self.pid)
+    }
+
+    /// Whether that process has declared the end of its recording.
+    pub fn is_closed(&self) -> bool {
+        self.life == Life::Closed
+    }
+
+    /// Whether that process runs and has not declared the end of its recording.
+    pub fn has_running_owner(&self) -> bool {
+        let may_run = self.boot.get() == 0 || self.is_of_this_boot();
+        self.life == Life::Attached && may_run && sys::is_alive(&self.key())
+    }
+
+    /// Whether the pool is known to be made since the machine was started.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.boot.get() != 0 && self.boot == sys::boot_id()
     }
 
     /// Writes a new header page.

@@ -1,6 +1,6 @@
 //! The pool: all memory of one process from which a profile is made.
 //!
-//! [`create`] is called by the maker of the memory (the parent for its children, or a process for
+//! [`PoolSpec::create_pool`] is called by the maker of the memory (the parent for its children, or a process for
 //! itself), [`Pool::attach`] by the process that will write into it. The file outlives the process:
 //! every holder can read everything committed, also after the writer has died.
 //!
@@ -40,9 +40,14 @@ use live::{CounterCell, GroupCell, PanicTable, PauseTable, ThreadRow};
 use profiler_sys::OwnFile;
 use slot::ChunkSlot;
 
-/// Pages that a pool occupies as soon as a process records into it: header, one page each of
-/// counters, definitions, thread rows and directory, pauses, and two smallest chunks.
-pub const FLOOR_PAGES: u64 = 8;
+/// Pages of header, counters, definitions, thread rows, directory and pauses, one each, and of two
+/// smallest chunks.
+const FLOOR_PAGES: u64 = 8;
+
+/// Bytes that a pool occupies as soon as a process records into it.
+pub fn floor_bytes() -> u64 {
+    FLOOR_PAGES.saturating_mul(sys::page_size())
+}
 
 /// Why a process could not take its pool.
 #[derive(Debug, thiserror::Error)]
@@ -97,52 +102,56 @@ impl PoolSpec {
             name: String::new(),
         })
     }
-}
 
-/// Makes the memory of a pool and writes its header. Costs one page of memory.
-///
-/// # Errors
-/// If the system provides no memory file.
-pub fn create(spec: &PoolSpec) -> io::Result<File> {
-    let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
-    let file = sys::create_pool_file(layout.pool_len)?;
-    header_of(spec, layout, Backing::Memory).write_to(&file)?;
-    Ok(file)
-}
+    /// Makes the memory of the pool and writes its header. Costs one page of memory.
+    ///
+    /// # Errors
+    /// If the system provides no memory file.
+    pub fn create_pool(&self) -> io::Result<File> {
+        let layout = self.layout();
+        let file = sys::create_pool_file(layout.pool_len)?;
+        self.header(layout, Backing::Memory).write_to(&file)?;
+        Ok(file)
+    }
 
-/// Makes a pool in `file`, which is new, empty and private to this user (mode 0600): it survives
-/// the death of all processes. Costs one page.
-///
-/// # Errors
-/// Errors of the file system: it is full, or does not support files of this size.
-pub fn create_in(file: &File, spec: &PoolSpec) -> io::Result<()> {
-    let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
-    sys::stretch(file, layout.pool_len)?;
-    header_of(spec, layout, Backing::File).write_to(file)
-}
+    /// Makes the pool in `file`, which is new, empty and private to this user (mode 0600): it
+    /// survives the death of all processes. Costs one page.
+    ///
+    /// # Errors
+    /// Errors of the file system: it is full, or does not support files of this size.
+    pub fn create_pool_in(&self, file: &File) -> io::Result<()> {
+        let layout = self.layout();
+        sys::stretch(file, layout.pool_len)?;
+        self.header(layout, Backing::File).write_to(file)
+    }
 
-fn header_of(spec: &PoolSpec, layout: Layout, backing: Backing) -> Header {
-    let in_file = backing == Backing::File;
-    Header {
-        layout,
-        id: spec.id,
-        clock: spec.clock,
-        made: LineAnchor::take(),
-        pid: ProcessId::new(0),
-        start: ProcessStart::new(0),
-        life: Life::Created,
-        allowance: spec.allowance,
-        epoch: 0,
-        recording_start: Timestamp::ZERO,
-        name: spec.name.clone(),
-        backing,
-        boot: if in_file {
-            sys::boot_id()
-        } else {
-            BootId::default()
-        },
-        params: Some(spec.params.clone()),
-        sample_source: None,
+    fn layout(&self) -> Layout {
+        Layout::for_limit(self.limit.get(), sys::page_size())
+    }
+
+    fn header(&self, layout: Layout, backing: Backing) -> Header {
+        let in_file = backing == Backing::File;
+        Header {
+            layout,
+            id: self.id,
+            clock: self.clock,
+            made: LineAnchor::take(),
+            pid: ProcessId::new(0),
+            start: ProcessStart::new(0),
+            life: Life::Created,
+            allowance: self.allowance,
+            epoch: 0,
+            recording_start: Timestamp::ZERO,
+            name: self.name.clone(),
+            backing,
+            boot: if in_file {
+                sys::boot_id()
+            } else {
+                BootId::default()
+            },
+            params: Some(self.params.clone()),
+            sample_source: None,
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl Entries<'_> {
 }
 
 impl<'a> Entries<'a> {
-    /// The next entry with its bytes, which [`entry::decode`] decodes again.
+    /// The next entry with its bytes, which can be decoded again.
     pub fn next_with_bytes(&mut self) -> Option<(Entry<'a>, &'a [u8])> {
         if self.left == 0 || self.damaged {
             return None;

@@ -9,7 +9,7 @@ use std::io;
 use super::ReadError;
 use super::snapshot::PoolReader;
 use super::source::{ByteSource, high, low, word};
-use super::{ChunkBuffer, ChunkRead, Snapshot, ThreadInfo, read_header};
+use super::{ChunkBuffer, Snapshot, ThreadInfo, read_header};
 use crate::ids::ThreadId;
 use crate::pool::layout::{
     Extent, MAX_PANIC_FILE_BYTES, MAX_PANIC_MESSAGE_BYTES, MAX_PANIC_THREAD_BYTES, MAX_PANICS,
@@ -111,20 +111,6 @@ impl<S: ByteSource> PoolReader<S> {
         let mut bytes = [0; TABLE];
         self.source().read_at(&mut bytes, table.offset)?;
         Ok(bytes)
-    }
-
-    /// The time of a thread's latest entry that has a time, in the chunk that it wrote last. `None`
-    /// if that is not known. Reads one chunk.
-    pub fn last_entry_of(
-        &self,
-        thread: &ThreadInfo,
-        buffer: &mut ChunkBuffer,
-    ) -> Option<Timestamp> {
-        let chunk = thread.chunks.last()?;
-        match self.read_chunk(chunk, buffer) {
-            Ok(ChunkRead::Entries(entries)) => entries.filter_map(|entry| entry.last()).max(),
-            _ => None,
-        }
     }
 
     /// Whether a thread that has panicked has recorded nothing since, and has not ended. Reads one

@@ -56,6 +56,13 @@ impl Snapshot {
         self.threads.iter().flat_map(|thread| &thread.chunks)
     }
 
+    /// The instant of the last committed entry or chunk in the pool; a lower bound for the end of
+    /// the process's life.
+    pub fn last_seen(&self) -> Timestamp {
+        let times = self.chunks().map(|chunk| chunk.done.unwrap_or(chunk.start));
+        times.max().unwrap_or(self.header.recording_start)
+    }
+
     /// Counts under the assumption that every chunk in the snapshot is delivered whole.
     pub fn counts(&self) -> EntryCounts {
         let mut counts = self.gone;
@@ -216,12 +223,25 @@ impl<S: ByteSource> PoolReader<S> {
         )?)
     }
 
-    /// The instant of the last committed entry or chunk in the pool; a lower bound for the end of
-    /// the process's life.
-    pub fn last_seen(snapshot: &Snapshot) -> Timestamp {
-        let times = snapshot
-            .chunks()
-            .map(|chunk| chunk.done.unwrap_or(chunk.start));
-        times.max().unwrap_or(snapshot.header.recording_start)
+    /// The time of the last entry in the pool. Reads the last chunk of each thread.
+    pub fn last_entry(&self, snapshot: &Snapshot) -> Timestamp {
+        let mut buffer = ChunkBuffer::default();
+        let threads = snapshot.threads.iter();
+        let last = threads.filter_map(|thread| self.last_entry_of(thread, &mut buffer));
+        last.fold(snapshot.last_seen(), Timestamp::max)
+    }
+
+    /// The time of a thread's latest entry that has a time, in the chunk that it wrote last. `None`
+    /// if that is not known. Reads one chunk.
+    pub(super) fn last_entry_of(
+        &self,
+        thread: &ThreadInfo,
+        buffer: &mut ChunkBuffer,
+    ) -> Option<Timestamp> {
+        let chunk = thread.chunks.last()?;
+        match self.read_chunk(chunk, buffer) {
+            Ok(ChunkRead::Entries(entries)) => entries.filter_map(|entry| entry.last()).max(),
+            _ => None,
+        }
     }
 }

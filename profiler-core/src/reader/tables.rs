@@ -15,6 +15,7 @@ use crate::pool::layout::{
 };
 use crate::pool::live::exited_threads::{Moves, SUMS, sums};
 use crate::pool::live::{MAIN_THREAD, row};
+use crate::sample_types::SAMPLER_THREAD;
 use crate::time::Timestamp;
 
 /// A thread, with the chunks that hold its entries.
@@ -78,6 +79,11 @@ impl ThreadInfo {
             .max()
             .unwrap_or(0)
             .max(self.sealed)
+    }
+
+    /// Whether it is the thread that records the samples of the others.
+    pub fn is_sampler(&self) -> bool {
+        self.name == SAMPLER_THREAD
     }
 
     /// Whether an entry was being written.

@@ -197,7 +197,7 @@ mod tests {
     use crate::ids::{ByteLimit, ThreadId};
     use crate::manager::rows::NewThread;
     use crate::params::SessionParams;
-    use crate::pool::{self, Pool, PoolSpec};
+    use crate::pool::{Pool, PoolSpec};
 
     fn sampler() -> CounterSampler {
         let limit = ByteLimit::new(1 << 20);
@@ -206,7 +206,7 @@ mod tests {
             allowance: limit,
             ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
-        let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
+        let (pool, _) = Pool::attach(spec.create_pool().unwrap()).unwrap();
         let manager = Arc::new(ChunkManager::new(pool));
         let main = NewThread {
             tid: ThreadId::new(1),

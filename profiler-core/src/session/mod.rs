@@ -93,7 +93,7 @@ pub struct StartOptions {
     /// Identity of that pool; by default a new one.
     pub id: Option<PoolId>,
     /// The file of that pool; by default the pool is in memory that is freed with the process. See
-    /// [`pool::create_in`] for the requirements on the file.
+    /// [`PoolSpec::create_pool_in`] for the requirements on the file.
     pub file: Option<Arc<File>>,
 }
 
@@ -404,8 +404,8 @@ impl Runtime {
             name: options.name,
         };
         let file = match &options.file {
-            Some(file) => pool::create_in(file, &spec).and_then(|()| file.try_clone())?,
-            None => pool::create(&spec)?,
+            Some(file) => spec.create_pool_in(file).and_then(|()| file.try_clone())?,
+            None => spec.create_pool()?,
         };
         self.take(file.into(), false).map(|(manager, _)| manager)
     }

@@ -61,17 +61,6 @@ pub(crate) fn cannot_shrink(file: &impl AsFd) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(needed))
 }
 
-/// Bytes of memory (or disk) that a pool file actually occupies.
-///
-/// # Errors
-/// Errors of `fstat`.
-pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
-    let stat = rustix::fs::fstat(file)?;
-    Ok(u64::try_from(stat.st_blocks)
-        .unwrap_or(0)
-        .saturating_mul(512))
-}
-
 /// Returns the pages of a range of a pool file to the system, without mapping it.
 ///
 /// # Errors
@@ -265,6 +254,8 @@ pub(crate) fn on_fork(
 
 #[cfg(test)]
 mod tests {
+    use profiler_sys::allocated_bytes;
+
     use super::*;
 
     #[test]

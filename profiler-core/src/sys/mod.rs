@@ -31,7 +31,7 @@ pub(crate) use imp::{
     current_thread_name, has_other_threads, on_fork, populate, process_name, process_start,
     release, running_process, stretch, time_namespace, wipe_on_fork,
 };
-pub use imp::{allocated_bytes, boot_id, clock_error, create_pool_file};
+pub use imp::{boot_id, clock_error, create_pool_file};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use process_stat::{ProcessStat, open_process};
 pub(crate) use thread_end::ThreadEnd;
@@ -96,7 +96,7 @@ pub fn process_id() -> ProcessId {
 }
 
 /// Processor time that this process has used.
-pub fn process_cpu_ns() -> Option<u64> {
+pub(crate) fn process_cpu_ns() -> Option<u64> {
     cpu_clock_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 

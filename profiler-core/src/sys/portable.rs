@@ -57,17 +57,6 @@ pub(crate) fn cannot_shrink(_file: &impl AsFd) -> bool {
     true
 }
 
-/// Bytes that a pool file actually occupies.
-///
-/// # Errors
-/// Errors of `fstat`.
-pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
-    let stat = rustix::fs::fstat(file)?;
-    Ok(u64::try_from(stat.st_blocks)
-        .unwrap_or(0)
-        .saturating_mul(512))
-}
-
 /// Returning pages is not possible here.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::descriptor_table::DescriptorTable;
@@ -199,6 +199,14 @@ impl OwnFile {
 pub fn open_file(path: impl AsRef<Path>) -> io::Result<OwnFile> {
     let file = File::open(path)?;
     Ok(File::from(above_streams(file.into())?).into())
+}
+
+/// Bytes of memory or disk that a file occupies.
+///
+/// # Errors
+/// Errors of `fstat`.
+pub fn allocated_bytes(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.blocks().saturating_mul(512))
 }
 
 /// Appends the contents of a file to `all`. Unlike with [`std::fs::read`], the program may close

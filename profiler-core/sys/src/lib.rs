@@ -48,7 +48,8 @@ mod threads;
 
 pub use address_space::check_address_space;
 pub use descriptor::{
-    DescriptorLost, OwnDescriptor, OwnFile, above_streams, open_file, read_file, read_text,
+    DescriptorLost, OwnDescriptor, OwnFile, above_streams, allocated_bytes, open_file, read_file,
+    read_text,
 };
 pub use descriptor_table::{
     DescriptorTable, end_profiler_table, enter_own_table, leave_program_table, occupy_low_numbers,

@@ -7,7 +7,6 @@
 use std::io::Write;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::{ByteSource, PoolReader};
 use profiler_core::time::{SessionClock, Timestamp};
 use profiler_gecko::gecko::ProcessPart;
@@ -39,7 +38,7 @@ pub(crate) fn write(
     out: impl Write,
 ) -> Result<Option<ProcessSummary>, String> {
     let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
-    if reader.header().life == Life::Created {
+    if reader.header().owner().is_none() {
         return Ok(None);
     }
     let snapshot = reader.snapshot().map_err(|error| error.to_string())?;

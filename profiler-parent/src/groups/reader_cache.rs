@@ -64,7 +64,7 @@ impl ReaderCache {
 #[cfg(test)]
 mod tests {
     use profiler_core::ids::ByteLimit;
-    use profiler_core::internal::pool::{self, PoolSpec};
+    use profiler_core::internal::pool::PoolSpec;
     use profiler_core::session::SessionParams;
 
     use super::*;
@@ -77,7 +77,7 @@ mod tests {
             allowance: limit,
             ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
-        let file = Arc::new(pool::create(&spec).unwrap().into());
+        let file = Arc::new(spec.create_pool().unwrap().into());
         (PoolGroupReader::open(Arc::clone(&file)).unwrap(), file)
     }
 

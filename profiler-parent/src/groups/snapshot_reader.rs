@@ -12,7 +12,7 @@ use std::time::Duration;
 use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::reader::ReadError;
-use profiler_core::internal::reader::groups::{GroupReader, GroupReading, PoolGroups};
+use profiler_core::internal::reader::groups::{GroupReader, PoolGroups};
 use profiler_core::time::Timestamp;
 use profiler_sys::OwnFile;
 
@@ -207,7 +207,7 @@ fn shown(
     found: &PoolGroups,
     is_stopped: impl Fn(&ProcessForGroups) -> bool,
 ) -> ProcessGroups {
-    let row = |reading: &GroupReading| {
+    let groups = found.groups.iter().map(|reading| {
         let definition = &reading.definition;
         let is_process = definition.kind == GroupKind::Process;
         GroupRow {
@@ -228,7 +228,7 @@ fn shown(
             status: RowStatus::Known,
             last: None,
         }
-    };
+    });
     ProcessGroups {
         pool: candidate.key,
         pid: candidate.pid,
@@ -236,7 +236,7 @@ fn shown(
         standing: standing(candidate, is_stopped),
         probes: found.probes,
         left_out: found.left_out,
-        groups: found.groups.iter().map(row).collect(),
+        groups: groups.collect(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::reader::{CounterDefinition, CounterInfo, PoolReader};
+use profiler_core::internal::reader::{CounterInfo, PoolReader};
 use profiler_core::session::EntryCounts;
 use profiler_sys::OwnFile;
 use serde::Serialize;
@@ -254,8 +254,9 @@ impl ProcessHistory {
 /// Whether the counter belongs to the program. The profiler's own counters of groups, processor
 /// time and memory are shown elsewhere in the page.
 fn is_the_programs(counter: &CounterInfo) -> bool {
-    let CounterDefinition { name, category, .. } = &counter.definition;
-    !matches!(category.as_str(), "Group" | "CPU") && name != "Resident memory"
+    let definition = &counter.definition;
+    let is_own = matches!(definition.category.as_str(), "Group" | "CPU");
+    !is_own && definition.name != "Resident memory"
 }
 
 /// The rows of one answer.

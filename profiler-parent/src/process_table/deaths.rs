@@ -9,10 +9,8 @@ use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
 use profiler_core::internal::dead_pool::DeadPool;
-use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::reader::groups::PoolGroups;
-use profiler_core::internal::sys;
 use profiler_core::time::Timestamp;
 use profiler_sys::OwnFile;
 
@@ -181,17 +179,14 @@ impl TrackedProcess {
             return None;
         };
         if let Ok(reader) = PoolReader::open(&**file) {
-            self.has_closed_its_pool = reader.header().life == Life::Closed;
+            self.has_closed_its_pool = reader.header().is_closed();
             self.panics = PanicEvidence::read(&reader);
         }
         let dead_pool = DeadPool::open(Arc::clone(file), died);
         let dead_pool = dead_pool
             .map_err(|error| self.damage = Some(error.to_string()))
             .ok();
-        let true_bytes = self.charge(
-            file.get()
-                .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
-        );
+        let true_bytes = self.charge(self.true_bytes());
         let chunks = dead_pool.as_ref().map(DeadPool::chunks).unwrap_or_default();
         let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
         self.dead_pool = dead_pool;
@@ -234,7 +229,8 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use profiler_core::ids::{ByteLimit, ProcessId};
-    use profiler_core::internal::pool::{self, PoolSpec};
+    use profiler_core::internal::pool::PoolSpec;
+    use profiler_core::internal::pool::layout::Life;
     use profiler_core::session::SessionParams;
 
     use super::*;
@@ -250,7 +246,7 @@ mod tests {
             allowance: limit,
             ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
-        let file = pool::create(&spec).unwrap();
+        let file = spec.create_pool().unwrap();
         let mut header = PoolReader::open(&file).unwrap().header().clone();
         header.life = life;
         header.write_to(&file).unwrap();

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::session::EntryCounts;
 use profiler_sys::OwnFile;
@@ -42,9 +41,7 @@ impl Remains {
     /// Whether a process has attached the pool, now or before.
     pub(crate) fn is_taken(&self) -> bool {
         match self {
-            Self::Pool(file) => {
-                PoolReader::open(&**file).is_ok_and(|reader| reader.header().life != Life::Created)
-            }
+            Self::Pool(_) => self.owner().is_some(),
             Self::Expired(counts) => counts.recorded() > 0,
             Self::Unprofiled(_) => false,
         }
@@ -53,10 +50,7 @@ impl Remains {
     /// Whether the process `pid` has attached the pool, as far as is known.
     pub(super) fn is_taken_by(&self, pid: ProcessId) -> bool {
         match self {
-            Self::Pool(file) => PoolReader::open(&**file).is_ok_and(|reader| {
-                let header = reader.header();
-                header.life != Life::Created && header.pid == pid
-            }),
+            Self::Pool(_) => self.owner() == Some(pid),
             Self::Expired(_) | Self::Unprofiled(_) => self.is_taken(),
         }
     }
@@ -65,9 +59,7 @@ impl Remains {
     /// process than the started one if that is a wrapper.
     pub(super) fn owner(&self) -> Option<ProcessId> {
         let Self::Pool(file) = self else { return None };
-        let reader = PoolReader::open(&**file).ok()?;
-        let header = reader.header();
-        (header.life != Life::Created).then_some(header.pid)
+        PoolReader::open(&**file).ok()?.header().owner()
     }
 
     /// The final entry counts of data that is gone.

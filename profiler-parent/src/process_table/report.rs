@@ -5,7 +5,6 @@
 use std::process::ExitStatus;
 
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::sys;
 
 use super::{Remains, TrackedProcess};
 
@@ -91,7 +90,7 @@ impl TrackedProcess {
         match &self.remains {
             Remains::Pool(file) => file
                 .get()
-                .map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
+                .map_or(0, |file| profiler_sys::allocated_bytes(file).unwrap_or(0)),
             Remains::Expired(_) | Remains::Unprofiled(_) => 0,
         }
     }

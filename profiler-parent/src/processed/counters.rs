@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::CounterIndex;
-use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
+use profiler_core::internal::reader::CounterInfo;
 use profiler_gecko::model::{
     CounterKind, CounterPoint, CounterPoints, MEMORY, is_counter_shown, resident_memory,
 };
@@ -111,7 +111,7 @@ impl CounterWriter<'_> {
         let Self {
             process, counter, ..
         } = self;
-        let CounterDefinition { cell, .. } = counter.definition;
+        let cell = counter.definition.cell;
         let start_ns = self.start_ns();
         let mut points = self.empty_points(start_ns);
         let first = first_value(process, cell, start_ns);
@@ -202,7 +202,7 @@ impl CounterWriter<'_> {
         out.begin_object();
         self.write_columns(out)?;
         out.end_object();
-        let display = Display::of(definition);
+        let display = Display::of(self.counter);
         match self.detail {
             TickDetail::EveryTick => display.write(out),
             TickDetail::EachSecond => out.entry_str("unit", display.unit),
@@ -250,7 +250,8 @@ struct Display<'a> {
 }
 
 impl<'a> Display<'a> {
-    fn of(counter: &'a CounterDefinition) -> Self {
+    fn of(counter: &'a CounterInfo) -> Self {
+        let counter = &counter.definition;
         let label = counter.name.as_str();
         let level = Self {
             graph: "line-accumulated",

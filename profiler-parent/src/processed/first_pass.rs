@@ -18,7 +18,6 @@ use std::io;
 use std::path::PathBuf;
 
 use profiler_core::ids::CounterIndex;
-use profiler_core::internal::entry::periodic::OverheadEntry;
 use profiler_core::internal::entry::sample::{
     AllocationEntry, SampleEntry, Stacks as SharedFrames,
 };
@@ -337,23 +336,14 @@ impl Pass<'_, '_> {
             }
             Entry::Overhead(_) if self.terms.downsampling.is_some() => true,
             Entry::Overhead(overhead) => {
-                let OverheadEntry {
-                    at,
-                    locking_ns,
-                    counters_ns,
-                    threads_ns,
-                    total_ns,
-                    handlers_ns,
-                    interval_ns,
-                } = *overhead;
                 let row = [
-                    at.raw(),
-                    locking_ns,
-                    counters_ns,
-                    threads_ns,
-                    total_ns.saturating_add(handlers_ns),
-                    handlers_ns,
-                    interval_ns,
+                    overhead.at.raw(),
+                    overhead.locking_ns,
+                    overhead.counters_ns,
+                    overhead.threads_ns,
+                    overhead.total_ns.saturating_add(overhead.handlers_ns),
+                    overhead.handlers_ns,
+                    overhead.interval_ns,
                 ];
                 self.sorted.overhead.push(&mut self.shared.rows, row)?;
                 true

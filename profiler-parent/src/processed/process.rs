@@ -69,7 +69,7 @@ impl WrittenProcess<'_> {
             .zip(&self.sorted.threads)
             .enumerate();
         let all = all.map(|(place, (info, sorted))| (place, info, sorted));
-        all.filter(|(_, info, sorted)| info.is_main || !sorted.is_servant(&info.name))
+        all.filter(|(_, info, sorted)| info.is_main || !sorted.is_servant(info))
     }
 
     /// Threads that have samples but no row in the pool; they are written last.
@@ -182,7 +182,7 @@ impl WrittenProcess<'_> {
             .iter()
             .zip(&self.sorted.threads)
         {
-            if sorted.is_servant(&info.name) && !info.is_main {
+            if sorted.is_servant(info) && !info.is_main {
                 self.add_losses(info, sorted.delivery, &mut markers, shared);
             }
         }

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::time::{SessionClock, TimeConverter, Timestamp, UnixNs};
 use profiler_gecko::model::{MetaSection, ProcessModel, SlowRunMarker};
@@ -135,7 +134,7 @@ impl<'a> ProcessedProfile<'a> {
         self.shared.begin_process(role.is_root);
         let file = open().map_err(|error| error.to_string())?;
         let reader = PoolReader::open(&*file).map_err(|error| error.to_string())?;
-        if reader.header().life == Life::Created && !role.is_root {
+        if reader.header().owner().is_none() && !role.is_root {
             return Ok(None);
         }
         let snapshot = reader.snapshot().map_err(|error| error.to_string())?;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use profiler_core::internal::entry::{Entry, MarkerEntry, decode};
+use profiler_core::internal::entry::MarkerEntry;
 
 use super::stacks::NodeId;
 use super::store::{Log, RowStore};
@@ -51,7 +51,7 @@ impl ReassignedMarkers {
                 let (entry, others) = rest
                     .split_at_checked(len)
                     .ok_or(io::ErrorKind::InvalidData)?;
-                if let Ok((Entry::Marker(marker), _)) = decode(entry) {
+                if let Some(marker) = MarkerEntry::decode(entry) {
                     show(&marker, node);
                 }
                 bytes = others;

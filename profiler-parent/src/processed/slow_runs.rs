@@ -50,7 +50,7 @@ fn named(name: &str, process: &SortedProcess) -> Option<Place> {
     threads
         .enumerate()
         .filter(|(_, (info, sorted))| {
-            info.name == name && (info.is_main || !sorted.is_servant(&info.name))
+            info.name == name && (info.is_main || !sorted.is_servant(info))
         })
         .max_by_key(|(place, (_, sorted))| (sorted.cpu_ns, std::cmp::Reverse(*place)))
         .map(|(place, _)| place)

@@ -6,7 +6,7 @@
 use std::io;
 
 use profiler_core::internal::entry::sample::SampleEntry;
-use profiler_core::internal::sampler_thread::SAMPLER_THREAD;
+use profiler_core::internal::reader::ThreadInfo;
 use profiler_core::time::Timestamp;
 use profiler_gecko::model::Delivery;
 
@@ -49,10 +49,9 @@ pub(super) struct SortedThread {
 }
 
 impl SortedThread {
-    /// Whether the thread, which has this name, has recorded entries for other threads only, and has
-    /// no rows itself. The sampler's thread may have lost all entries.
-    pub(super) fn is_servant(&self, name: &str) -> bool {
-        (self.delivery.delivered > 0 || name == SAMPLER_THREAD)
+    /// Whether the thread `info` has recorded entries for other threads only, and has no rows itself. The sampler's thread may have lost all entries.
+    pub(super) fn is_servant(&self, info: &ThreadInfo) -> bool {
+        (self.delivery.delivered > 0 || info.is_sampler())
             && self.samples.is_empty()
             && self.allocations.is_empty()
             && self.markers == 0

@@ -71,7 +71,7 @@ impl Forged {
             params,
             name: "liar".into(),
         };
-        let file = pool::create(&spec).unwrap();
+        let file = spec.create_pool().unwrap();
         let layout = PoolReader::open(&file).unwrap().header().layout;
         Self {
             file: Arc::new(file.into()),

@@ -250,7 +250,7 @@ impl Root {
             why: Why::Unreadable { message },
         };
         Ok(Self {
-            pool: pool::create(&spec)?,
+            pool: spec.create_pool()?,
             pid: ProcessId::new(0),
             name,
             verdict,

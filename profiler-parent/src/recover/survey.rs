@@ -4,14 +4,11 @@
 //! Reads names and counts. Reads no entries, except the last chunk of each thread of a dead
 //! process. Files are opened one at a time, so a session may have any number of processes.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::internal::pool::header::Header;
-use profiler_core::internal::pool::layout;
 use profiler_core::internal::reader::PoolReader;
-use profiler_core::internal::sys;
 use profiler_core::session::EntryCounts;
 use profiler_core::time::{SessionClock, Timestamp};
 use profiler_gecko::CategoryRow;
@@ -105,15 +102,15 @@ impl SurveyedProcess {
 
     fn read(path: PathBuf, categories: &mut Vec<CategoryRow>) -> Result<Self, String> {
         let file = find::open(&path).map_err(|error| error.to_string())?;
-        let held_bytes = sys::allocated_bytes(&file).unwrap_or(0);
+        let held_bytes = profiler_sys::allocated_bytes(&file).unwrap_or(0);
         let reader = PoolReader::open(file).map_err(|error| error.to_string())?;
         let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
         merge_categories(categories, &snapshot.definitions);
         let header = snapshot.header.clone();
         let life = life(&header);
         let last_seen = match life {
-            Life::Running => PoolReader::<File>::last_seen(&snapshot),
-            _ => times::last_entry(&reader, &snapshot),
+            Life::Running => snapshot.last_seen(),
+            _ => reader.last_entry(&snapshot),
         };
         let panics = match life {
             Life::Running | Life::NeverBegan => PanicEvidence::default(),
@@ -137,12 +134,14 @@ impl SurveyedProcess {
 }
 
 fn life(header: &Header) -> Life {
-    let same_boot = header.boot.get() == 0 || header.boot == sys::boot_id();
-    match header.life {
-        layout::Life::Created => Life::NeverBegan,
-        layout::Life::Closed => Life::Finished,
-        layout::Life::Attached if same_boot && sys::is_alive(&header.key()) => Life::Running,
-        layout::Life::Attached => Life::Dead,
+    if header.owner().is_none() {
+        Life::NeverBegan
+    } else if header.is_closed() {
+        Life::Finished
+    } else if header.has_running_owner() {
+        Life::Running
+    } else {
+        Life::Dead
     }
 }
 

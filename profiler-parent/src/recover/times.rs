@@ -6,8 +6,6 @@
 
 use std::time::Duration;
 
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, PoolReader, Snapshot};
-use profiler_core::internal::sys;
 use profiler_core::time::{
     Anchor, MonotonicNs, SessionClock, TimeConverter, Timestamp, join_line, use_clock,
 };
@@ -18,14 +16,6 @@ use super::survey::{Life, SurveyedProcess};
 const MEASURE: Duration = Duration::from_millis(50);
 /// Shortest time between the two anchors of a conversion.
 const SHORTEST_NS: u64 = 1_000_000;
-
-/// The time of the last entry of a pool. Reads the last chunk of each thread.
-pub(super) fn last_entry<S: ByteSource>(reader: &PoolReader<S>, snapshot: &Snapshot) -> Timestamp {
-    let mut buffer = ChunkBuffer::default();
-    let threads = snapshot.threads.iter();
-    let last = threads.filter_map(|thread| reader.last_entry_of(thread, &mut buffer));
-    last.fold(PoolReader::<S>::last_seen(snapshot), Timestamp::max)
-}
 
 /// Returns a converter for the times of a session.
 fn converter(clock: &SessionClock, processes: &[SurveyedProcess]) -> TimeConverter {
@@ -56,11 +46,8 @@ fn converter(clock: &SessionClock, processes: &[SurveyedProcess]) -> TimeConvert
 }
 
 fn is_of_this_boot(processes: &[SurveyedProcess]) -> bool {
-    let boot = sys::boot_id();
-    boot.get() != 0
-        && processes
-            .first()
-            .is_some_and(|process| process.header.boot == boot)
+    let first = processes.first();
+    first.is_some_and(|process| process.header.is_of_this_boot())
 }
 
 /// Sets the recording time of each process.

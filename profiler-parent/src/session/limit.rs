@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::{pool, sys};
+use profiler_core::internal::pool;
 
 use crate::controller::{Event, MemoryLimit};
 use crate::supervisor::{SupervisorEvent, SupervisorHandle};
@@ -46,7 +46,7 @@ pub enum LimitError {
 
 fn check(limit: &MemoryLimit, wanted: ByteLimit) -> Result<(), LimitError> {
     let bytes = wanted.get();
-    let needed = pool::FLOOR_PAGES.saturating_mul(sys::page_size());
+    let needed = pool::floor_bytes();
     if bytes < needed {
         return Err(LimitError::TooSmall {
             limit: bytes,

@@ -13,7 +13,7 @@ use ipc_protocol::transport::TransportError;
 use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::{ManagerUpdate, Update};
-use profiler_core::internal::pool::FLOOR_PAGES;
+use profiler_core::internal::pool::floor_bytes;
 use profiler_core::internal::sys;
 use profiler_core::session;
 use profiler_core::time::Timestamp;
@@ -58,15 +58,14 @@ pub(super) struct ControlLoop {
 
 impl ControlLoop {
     pub(super) fn new(context: Arc<SupervisorContext>, watcher: Arc<ExitWatcher<PoolId>>) -> Self {
-        let page = sys::page_size();
-        let floor = FLOOR_PAGES.saturating_mul(page);
+        let floor = floor_bytes();
         // On a busy machine a process takes time to give memory back.
         let reserve = floor.saturating_mul(4);
         let policy = Policy {
             reserve,
             // A process may begin with a large allowance: it can record much before the first answer.
             initial: u64::MAX,
-            ..Policy::new(floor, page)
+            ..Policy::new(floor, sys::page_size())
         };
         let controller = Controller::new(context.params.limit, policy);
         Self {

@@ -63,7 +63,7 @@ pub(super) fn join(
     let key = pool::new_id()?;
     let (reply, answer) = bounded(1);
     supervisor.send(SupervisorEvent::Join { key, reply });
-    let needed = pool::FLOOR_PAGES.saturating_mul(sys::page_size());
+    let needed = pool::floor_bytes();
     let too_small = LocalProcessError::LimitTooSmall {
         limit: context.params.limit.get(),
         needed,
@@ -105,10 +105,10 @@ pub(super) fn list(
         name: name.to_owned(),
     };
     let file = match &context.pools {
-        None => pool::create(&spec)?,
+        None => spec.create_pool()?,
         Some(pools) => {
             let file = pools.parent_file()?;
-            pool::create_in(&file, &spec)?;
+            spec.create_pool_in(&file)?;
             file
         }
     };

@@ -40,7 +40,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::environment::SessionAddress;
 use profiler_core::ids::PoolId;
-use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::pool::PoolSpec;
 use profiler_core::session::{Features, SessionParams};
 use profiler_sys::{QuietThread, spawn_quiet};
 
@@ -99,7 +99,7 @@ impl SupervisorContext {
     fn make_pool(&self, spec: &PoolSpec) -> io::Result<File> {
         self.pools
             .as_ref()
-            .map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
+            .map_or_else(|| spec.create_pool(), |pools| pools.make_pool(spec))
     }
 
     /// Tells the session around this one that it cannot record this process.

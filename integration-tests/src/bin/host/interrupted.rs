@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 use integration_tests::counting::{CountingAllocator, allocations_of};
 use integration_tests::exits;
 use integration_tests::patience::until;
-use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::pool::PoolSpec;
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
 
@@ -60,7 +60,7 @@ pub(crate) fn run(times: u64) -> Result<()> {
 fn start() -> Result<()> {
     let params = SessionParams::default();
     let spec = PoolSpec::starting_now(params.clone())?;
-    session::attach(pool::create(&spec)?)?;
+    session::attach(spec.create_pool()?)?;
     session::start(params, StartOptions::default())?;
     Ok(())
 }

@@ -30,7 +30,7 @@ fn new_pool() -> fs::File {
         params: SessionParams::default(),
         name: "observed".to_owned(),
     };
-    pool::create(&spec).unwrap()
+    spec.create_pool().unwrap()
 }
 
 fn loaded_files(program: &Program) -> Vec<LoadedFile> {

@@ -14,7 +14,7 @@ use crate::ids::{ThreadId, ThreadIndex};
 use crate::params::SessionParams;
 use crate::pool::live::RowUse;
 use crate::pool::slot::{Commit, Opening};
-use crate::pool::{self, Pool, PoolSpec, Words};
+use crate::pool::{Pool, PoolSpec, Words};
 
 const PAGE: u64 = 4096;
 
@@ -40,7 +40,7 @@ impl Bench {
             allowance: limit,
             ..PoolSpec::starting_now(SessionParams::default()).unwrap()
         };
-        let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
+        let (pool, _) = Pool::attach(spec.create_pool().unwrap()).unwrap();
         let bench = Self {
             manager: ChunkManager::new(pool),
             now: 1,
@@ -181,6 +181,6 @@ impl Bench {
     }
 
     fn allocated(&self) -> u64 {
-        crate::sys::allocated_bytes(self.manager.pool().file().unwrap()).unwrap()
+        profiler_sys::allocated_bytes(self.manager.pool().file().unwrap()).unwrap()
     }
 }

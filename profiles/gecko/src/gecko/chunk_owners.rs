@@ -17,7 +17,6 @@ use profiler_core::internal::entry::sample::SampleEntry;
 use profiler_core::internal::reader::{
     ByteSource, ChunkBuffer, ChunkInfo, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo,
 };
-use profiler_core::internal::sampler_thread::SAMPLER_THREAD;
 use profiler_core::session::Drops;
 use profiler_core::time::Timestamp;
 
@@ -91,7 +90,7 @@ impl<'a> ChunkOwners<'a> {
                 }
             }
             // The sampler's thread may have lost all its entries.
-            if !has_own && (is_servant || thread.name == SAMPLER_THREAD) {
+            if !has_own && (is_servant || thread.is_sampler()) {
                 owners.servants.insert(place);
             }
         }

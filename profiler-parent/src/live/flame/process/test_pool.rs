@@ -30,13 +30,13 @@ impl TestPool {
     pub(in crate::live::flame) fn of(chunks: &[Vec<TestSample>]) -> Self {
         let limit = ByteLimit::new(CHUNK * MAX_CHUNKS);
         let id = pool::new_id().unwrap();
-        let file = pool::create(&PoolSpec {
+        let spec = PoolSpec {
             id,
             limit,
             allowance: limit,
             ..PoolSpec::starting_now(SessionParams::default()).unwrap()
-        });
-        let file = OwnFile::from(file.unwrap());
+        };
+        let file = OwnFile::from(spec.create_pool().unwrap());
         let layout = PoolReader::open(&file).unwrap().header().layout;
         let mut pool = Self {
             id,

@@ -6,7 +6,6 @@
 
 use profiler_core::ids::{ThreadId, ThreadIndex};
 use profiler_core::internal::entry::sample::SampleEntry;
-use profiler_core::internal::entry::stack::MAX_FRAMES;
 use profiler_core::internal::reader::ChunkIdentity;
 
 use super::super::hash::FastMap;
@@ -56,9 +55,7 @@ impl LatestStack {
         if is_same && (is_cut == self.is_cut || sample.shared() > known) {
             return self.innermost;
         }
-        self.words.truncate(sample.shared());
-        let room = MAX_FRAMES.saturating_sub(self.words.len());
-        self.words.extend(sample.own().words().take(room));
+        sample.apply_to(&mut self.words);
         let kept = sample.shared().min(self.words.len().saturating_sub(1));
         self.callers.truncate(kept);
         if is_cut != self.is_cut {

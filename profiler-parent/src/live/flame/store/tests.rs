@@ -50,7 +50,7 @@ impl Tester {
             params: SessionParams::default(),
             name: String::new(),
         };
-        let pool = OwnFile::from(pool::create(&spec).unwrap());
+        let pool = OwnFile::from(spec.create_pool().unwrap());
         self.add(id, Arc::new(pool));
         id
     }
