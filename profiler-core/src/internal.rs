@@ -160,10 +160,10 @@ pub mod reader {
     //! See `reader` in the sources: decoding of pools.
 
     pub use crate::reader::{
-        ByteSource, CategoryDefinition, ChunkBuffer, ChunkIdentity, ChunkInfo, ChunkRead,
-        CounterDefinition, CounterInfo, Definitions, Entries, Followed, Follower, LabelDefinition,
-        MarkerType, ModuleDefinition, PanicInfo, PoolReader, Progress, ReadError, Snapshot,
-        ThreadInfo, read_header,
+        ByteSource, CategoryDefinition, ChunkBuffer, ChunkIdentity, ChunkInfo, CounterDefinition,
+        CounterInfo, Definitions, Entries, Followed, Follower, LabelDefinition, MarkerType,
+        ModuleDefinition, PanicInfo, PoolReader, Progress, ReadError, Snapshot, ThreadInfo,
+        read_header,
     };
 
     pub mod groups {
@@ -199,8 +199,7 @@ pub mod sys {
     //! See `sys` in the sources: the operating system.
 
     pub use crate::sys::{
-        ClockError, boot_id, clock_error, create_pool_file, is_alive, own_process_start, page_size,
-        process_id,
+        ClockError, boot_id, clock_error, is_alive, own_process_start, page_size, process_id,
     };
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     pub use crate::sys::{ProcessStat, open_process};

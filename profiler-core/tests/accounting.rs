@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::support::{self};
 use profiler_core::ids::{ByteLimit, ThreadId};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader, ThreadInfo};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -252,7 +252,7 @@ fn check_entries(
 ) -> Result<(), TestCaseError> {
     let mut buffer = ChunkBuffer::default();
     for chunk in &thread.chunks {
-        if let ChunkRead::Entries(mut entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
+        if let Some(mut entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
             prop_assert_eq!(entries.by_ref().count() as u64, chunk.entries);
             prop_assert!(!entries.is_damaged());
         }

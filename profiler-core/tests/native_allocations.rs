@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader, Snapshot};
 use profiler_core::marker;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
@@ -87,7 +87,7 @@ fn read() -> (Vec<Recorded>, Snapshot) {
     let mut seen = Vec::new();
     let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+        let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
             continue;
         };
         for entry in entries {

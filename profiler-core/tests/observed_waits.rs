@@ -10,7 +10,7 @@ use profiler_core::internal::observed::{
     PoolProcess, PoolWriter, SampledThread,
 };
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
 use profiler_core::internal::sys::ProcessStat;
 use profiler_core::session::{Features, SessionParams};
 use profiler_core::time::{SessionClock, Timestamp};
@@ -102,7 +102,7 @@ impl Sleeper {
         let snapshot = reader.snapshot().unwrap();
         let (mut found, mut buffer) = (Vec::new(), ChunkBuffer::default());
         for chunk in snapshot.chunks() {
-            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
                 panic!("nothing else writes");
             };
             for entry in entries {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::stack::{Frame, Stack};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader, Snapshot};
 use profiler_core::marker::{
     MarkerOptions, MarkerStack, Text, add_text_marker, add_untyped_marker, category,
 };
@@ -57,7 +57,7 @@ fn read() -> Vec<(String, Vec<Seen>)> {
     let mut seen = Vec::new();
     let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+        let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
             continue;
         };
         for entry in entries {

@@ -9,7 +9,7 @@ use profiler_core::internal::entry::Entry;
 use profiler_core::internal::observed::{ObservedProcess, PoolProcess, PoolWriter};
 use profiler_core::internal::pool::PoolSpec;
 use profiler_core::internal::pool::layout::Life;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
 use profiler_core::session::SessionParams;
 use profiler_core::time::Timestamp;
 
@@ -48,7 +48,7 @@ fn read(file: &File) -> HashMap<u64, Vec<u64>> {
     let snapshot = reader.snapshot().unwrap();
     let (mut seen, mut buffer) = (HashMap::<_, Vec<_>>::new(), ChunkBuffer::default());
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+        let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
             panic!("nothing else writes");
         };
         for entry in entries {

@@ -5,7 +5,7 @@ use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
 use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader, Snapshot};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{
     MarkerOptions, MarkerSite, ProfilerMarker, add_text_marker, add_untyped_marker, category,
@@ -48,7 +48,7 @@ fn markers() -> Vec<(String, String, bool, Option<String>)> {
     let mut all = Vec::new();
     for thread in &snapshot.threads {
         for chunk in &thread.chunks {
-            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
                 continue;
             };
             for entry in entries {

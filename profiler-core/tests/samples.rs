@@ -7,7 +7,7 @@ use crate::support::{self, RunningSession};
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::Stacks;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead};
+use profiler_core::internal::reader::ChunkBuffer;
 use profiler_core::marker;
 use profiler_core::sampler::{Frame, Sample, SampleWriter};
 use profiler_core::time::Timestamp;
@@ -37,7 +37,7 @@ fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
     );
     let mut evicted = snapshot.counts().evicted;
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+        let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
             // Evicted since the snapshot, by a manager that was held up. So the chunks before it
             // are evicted, too.
             evicted += chunk.entries + seen.drain().map(|(_, all)| all.len() as u64).sum::<u64>();

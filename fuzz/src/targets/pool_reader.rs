@@ -9,7 +9,7 @@ use profiler_core::internal::payload::PayloadReader;
 use profiler_core::internal::pool::header::Header;
 use profiler_core::internal::pool::layout::Layout;
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
 use profiler_core::session::SessionParams;
 use profiler_core::time::SessionClock;
 use std::cell::RefCell;
@@ -78,7 +78,7 @@ fn read(bytes: &[u8]) {
     }
     let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
+        if let Ok(Some(entries)) = reader.read_chunk(chunk, &mut buffer) {
             for entry in entries {
                 if let Entry::Marker(marker) = entry {
                     PayloadReader::new(marker.payload).for_each(drop);

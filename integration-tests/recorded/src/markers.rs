@@ -4,7 +4,7 @@ use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, Snapshot};
+use profiler_core::internal::reader::{ChunkBuffer, Snapshot};
 
 use crate::session::pool;
 
@@ -170,7 +170,7 @@ pub fn for_each_marker(mut each: impl FnMut(&Snapshot, ThreadId, &MarkerEntry<'_
     let mut buffer = ChunkBuffer::default();
     for thread in &snapshot.threads {
         for chunk in &thread.chunks {
-            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+            let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
                 continue;
             };
             for entry in entries {

@@ -7,7 +7,7 @@ use std::fs::File;
 
 use anyhow::Context;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, Entries, PoolReader, ThreadInfo};
+use profiler_core::internal::reader::{ChunkBuffer, Entries, PoolReader, ThreadInfo};
 use profiler_parent::EntryCounts;
 
 use super::entry;
@@ -94,9 +94,9 @@ impl FoundThread {
         for chunk in &thread.chunks {
             read += chunk.entries;
             match reader.read_chunk(chunk, buffer)? {
-                ChunkRead::Entries(entries) => self.take(entries),
+                Some(entries) => self.take(entries),
                 // The chunks that were read before are older, so they are evicted, too.
-                ChunkRead::Evicted => {
+                None => {
                     evicted = read;
                     self.numbers.clear();
                 }

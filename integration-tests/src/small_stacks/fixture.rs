@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, PoolReader, Snapshot};
 use profiler_core::marker;
 use profiler_core::marker::{MarkerOptions, MarkerStack, category};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
@@ -154,7 +154,7 @@ fn entries<S: ByteSource>(reader: &PoolReader<S>, snapshot: &Snapshot) -> Result
     let mut all = Vec::new();
     let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
+        let Some(entries) = reader.read_chunk(chunk, &mut buffer)? else {
             continue;
         };
         for entry in entries {

@@ -14,30 +14,21 @@ use crate::pool::layout::Layout;
 #[derive(Debug, Default)]
 pub struct ChunkBuffer(Vec<u8>);
 
-/// Result of reading a chunk.
-#[derive(Debug)]
-pub enum ChunkRead<'a> {
-    /// The chunk's committed entries.
-    Entries(Entries<'a>),
-    /// The chunk was destroyed meanwhile; its entries count as evicted.
-    Evicted,
-}
-
-/// Copies the committed part of a chunk.
+/// Copies the committed part of a chunk. `None` if the chunk was destroyed meanwhile.
 pub(super) fn read<'a>(
     source: &impl ByteSource,
     layout: &Layout,
     chunk: &ChunkInfo,
     buffer: &'a mut ChunkBuffer,
-) -> io::Result<ChunkRead<'a>> {
+) -> io::Result<Option<Entries<'a>>> {
     let len = usize::try_from(chunk.bytes).unwrap_or(0);
     buffer.0.resize(len, 0);
     source.read_at(&mut buffer.0, chunk.extent.offset)?;
     crate::sync::full_fence();
     if directory::generation(source, layout, chunk.index)? != chunk.generation {
-        return Ok(ChunkRead::Evicted);
+        return Ok(None);
     }
-    Ok(ChunkRead::Entries(Entries::new(&buffer.0, chunk.entries)))
+    Ok(Some(Entries::new(&buffer.0, chunk.entries)))
 }
 
 /// The entries of a chunk, in the order in which they were committed.

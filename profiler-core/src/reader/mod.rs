@@ -20,7 +20,7 @@ mod snapshot;
 mod source;
 pub(crate) mod tables;
 
-pub use chunk::{ChunkBuffer, ChunkRead, Entries};
+pub use chunk::{ChunkBuffer, Entries};
 pub use definitions::{Definitions, MarkerType};
 pub use directory::ChunkInfo;
 pub use follow::{ChunkIdentity, Followed, Follower, Progress};

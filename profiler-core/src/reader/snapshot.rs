@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::chunk::{self, ChunkBuffer, ChunkRead};
+use super::chunk::{self, ChunkBuffer, Entries};
 use super::definitions::{self, Definitions};
 use super::directory::{self, ChunkInfo};
 use super::source::ByteSource;
@@ -206,7 +206,8 @@ impl<S: ByteSource> PoolReader<S> {
         generation.is_ok_and(|generation| generation == chunk.generation)
     }
 
-    /// Copies the entries of a chunk.
+    /// Copies the committed entries of a chunk. `None` if it was destroyed meanwhile; its entries
+    /// count as evicted.
     ///
     /// # Errors
     /// When the source can no longer be read.
@@ -214,7 +215,7 @@ impl<S: ByteSource> PoolReader<S> {
         &self,
         chunk: &ChunkInfo,
         buffer: &'a mut ChunkBuffer,
-    ) -> Result<ChunkRead<'a>, ReadError> {
+    ) -> Result<Option<Entries<'a>>, ReadError> {
         Ok(chunk::read(
             &self.source,
             &self.header.layout,
@@ -240,7 +241,7 @@ impl<S: ByteSource> PoolReader<S> {
     ) -> Option<Timestamp> {
         let chunk = thread.chunks.last()?;
         match self.read_chunk(chunk, buffer) {
-            Ok(ChunkRead::Entries(entries)) => entries.filter_map(|entry| entry.last()).max(),
+            Ok(Some(entries)) => entries.filter_map(|entry| entry.last()).max(),
             _ => None,
         }
     }

@@ -26,7 +26,7 @@ use crate::ids::{BootId, ProcessId, ProcessStart};
 ///
 /// # Errors
 /// Errors of the kernel: no memfd, no descriptor left, or a file size limit.
-pub fn create_pool_file(len: u64) -> io::Result<File> {
+pub(crate) fn create_pool_file(len: u64) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("profiler-pool", flags | MemfdFlags::NOEXEC_SEAL)
         .or_else(|_| rustix::fs::memfd_create("profiler-pool", flags))?;

@@ -28,10 +28,10 @@ pub(crate) mod native;
 pub(crate) use imp::punch_hole;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
-    current_thread_name, has_other_threads, on_fork, populate, process_name, process_start,
-    release, running_process, stretch, time_namespace, wipe_on_fork,
+    create_pool_file, current_thread_name, has_other_threads, on_fork, populate, process_name,
+    process_start, release, running_process, stretch, time_namespace, wipe_on_fork,
 };
-pub use imp::{boot_id, clock_error, create_pool_file};
+pub use imp::{boot_id, clock_error};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use process_stat::{ProcessStat, open_process};
 pub(crate) use thread_end::ThreadEnd;

@@ -18,7 +18,7 @@ use crate::ids::{BootId, ProcessId, ProcessStart};
 ///
 /// # Errors
 /// Errors of the file system.
-pub fn create_pool_file(len: u64) -> io::Result<File> {
+pub(crate) fn create_pool_file(len: u64) -> io::Result<File> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     let name = format!("profiler-pool-{:032x}", u128::from_le_bytes(random));

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::{SampleEntry, Stacks};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader, Snapshot};
 use profiler_core::sampler::Frame;
 
 /// Visits all entries of a snapshot, except those of chunks that were destroyed after it.
@@ -15,7 +15,7 @@ pub(crate) fn for_each_entry(
 ) {
     let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        if let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
+        if let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
             entries.for_each(&mut visit);
         }
     }
@@ -29,7 +29,7 @@ pub(crate) fn for_each_sample(
 ) {
     let (mut stacks, mut buffer) = (Stacks::default(), ChunkBuffer::default());
     for chunk in snapshot.chunks() {
-        if let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
+        if let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() {
             stacks.begin_chunk();
             for entry in entries {
                 if let Entry::Sample(sample) = entry {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::GroupTotals;
 use super::snapshot::{GroupId, GroupRow, GroupsSnapshot, ProcessGroups, RowStatus};
 
 impl GroupsSnapshot {
@@ -64,7 +65,7 @@ fn without_groups(process: &ProcessGroups) -> ProcessGroups {
 }
 
 fn difference(row: &GroupRow, before: Option<&GroupRow>) -> GroupRow {
-    let nothing = profiler_core::internal::reader::groups::GroupTotals::nothing();
+    let nothing = GroupTotals::nothing();
     GroupRow {
         totals: row
             .totals

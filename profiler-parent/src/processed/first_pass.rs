@@ -23,9 +23,7 @@ use profiler_core::internal::entry::sample::{
 };
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::reader::{
-    ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot, ThreadInfo,
-};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, PoolReader, Snapshot, ThreadInfo};
 use profiler_core::time::Timestamp;
 use profiler_gecko::model::{Place, ThreadOwners};
 
@@ -221,7 +219,7 @@ pub(super) fn sort_process<S: ByteSource>(
             let read = reader
                 .read_chunk(chunk, &mut buffer)
                 .map_err(io::Error::other)?;
-            let ChunkRead::Entries(mut entries) = read else {
+            let Some(mut entries) = read else {
                 continue;
             };
             frames.begin_chunk();
@@ -393,7 +391,7 @@ impl Pass<'_, '_> {
     fn marker(&mut self, marker: &MarkerEntry<'_>) -> io::Result<bool> {
         let (recorder, chunk) = self.at;
         let owner = self.sorted.owners.of_marker(recorder, marker);
-        let kind = StackKind::of_caller(marker.stack);
+        let kind = StackKind::of_caller(marker.stack.is_cut());
         let has_stack = !marker.stack.is_empty();
         let node = if has_stack {
             self.node(owner, marker.stack.frames(), kind)
@@ -515,7 +513,7 @@ impl Pass<'_, '_> {
         let node = self.node(
             self.at.0,
             allocation.stack.frames(),
-            StackKind::of_caller(allocation.stack),
+            StackKind::of_caller(allocation.stack.is_cut()),
         );
         let row = [
             allocation.at.raw(),

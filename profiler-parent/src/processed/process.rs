@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, PoolReader, ThreadInfo};
 use profiler_core::session::EntryCounts;
 use profiler_core::time::Timestamp;
 use profiler_gecko::ShownRange;
@@ -259,7 +259,7 @@ impl<S: ByteSource> Fill<'_, S> {
                 .reader
                 .read_chunk(chunk, &mut buffer)
                 .map_err(io::Error::other)?;
-            let ChunkRead::Entries(entries) = read else {
+            let Some(entries) = read else {
                 continue;
             };
             let earlier = info.map_or(0, |info| sorted.earlier.of(info, chunk));
@@ -320,7 +320,7 @@ impl<S: ByteSource> Fill<'_, S> {
             strings,
             known,
         };
-        let kind = StackKind::of_caller(marker.stack);
+        let kind = StackKind::of_caller(marker.stack.is_cut());
         self.path.node(
             marker.stack.frames(),
             kind,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use profiler_core::internal::entry::sample::SampleEntry;
-use profiler_core::internal::entry::stack::{Frame, Stack};
+use profiler_core::internal::entry::stack::Frame;
 use profiler_gecko::model::Place;
 use profiler_json::interner::ItemIndex;
 
@@ -131,10 +131,10 @@ impl StackKind {
     }
 
     /// A stack that a thread took of itself, for a marker or an allocation.
-    pub(super) fn of_caller(stack: Stack<'_>) -> Self {
+    pub(super) fn of_caller(is_cut: bool) -> Self {
         Self {
             innermost: AddressKind::ReturnAddress,
-            is_cut: stack.is_cut(),
+            is_cut,
             is_idle: false,
         }
     }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::{SampleEntry, Stacks};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
 use profiler_core::sampler::{Frame, SamplingStats};
 use profiler_core::session::{self, Features, SampleSource, SessionParams, StartOptions};
 
@@ -79,7 +79,7 @@ pub(super) fn each_sample(
     let mut stacks = Stacks::default();
     let mut addresses = Vec::new();
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
+        let Some(entries) = reader.read_chunk(chunk, &mut buffer)? else {
             continue;
         };
         stacks.begin_chunk();

@@ -13,7 +13,7 @@ use profiler_core::internal::observed::{
     LoadedFile, ObservedFiles, ObservedProcess, ObservedStack, PoolProcess, PoolWriter,
 };
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
 use profiler_core::session::SessionParams;
 use profiler_core::time::{SessionClock, Timestamp};
 
@@ -111,7 +111,7 @@ fn names_in(file: &fs::File) -> Vec<Vec<String>> {
     let (mut names, mut stacks, mut buffer) =
         (Vec::new(), Stacks::default(), ChunkBuffer::default());
     for chunk in snapshot.chunks() {
-        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+        let Some(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
             panic!("nothing else writes");
         };
         stacks.begin_chunk();

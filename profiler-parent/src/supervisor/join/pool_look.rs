@@ -68,8 +68,6 @@ impl PoolLook {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::internal::sys::create_pool_file;
-
     use super::*;
 
     fn answer(look: &mut PoolLook) -> Option<bool> {
@@ -85,7 +83,7 @@ mod tests {
     fn the_answer_comes_later_and_stays() {
         let looks = PoolLooks::default();
         let pid = ProcessId::new(std::process::id());
-        let pool: Arc<OwnFile> = Arc::new(create_pool_file(4096).unwrap().into());
+        let pool: Arc<OwnFile> = Arc::new(tempfile::tempfile().unwrap().into());
         let mut look = looks.begin(PoolId::new(1), pid, Arc::clone(&pool));
         assert_eq!(answer(&mut look), Some(false));
         assert_eq!(look.answer(), Some(Some(false)));
@@ -98,7 +96,7 @@ mod tests {
         let looks = PoolLooks::default();
         let _running: Vec<Arc<()>> = (0..MAX_LOOKS).map(|_| Arc::clone(&looks.0)).collect();
         let pid = ProcessId::new(std::process::id());
-        let pool: Arc<OwnFile> = Arc::new(create_pool_file(4096).unwrap().into());
+        let pool: Arc<OwnFile> = Arc::new(tempfile::tempfile().unwrap().into());
         let mut look = looks.begin(PoolId::new(1), pid, pool);
         assert_eq!(look.answer(), Some(None), "not known, at once");
     }

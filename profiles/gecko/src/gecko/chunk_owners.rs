@@ -15,7 +15,7 @@ use profiler_core::ids::{ThreadId, ThreadIndex};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::entry::sample::SampleEntry;
 use profiler_core::internal::reader::{
-    ByteSource, ChunkBuffer, ChunkInfo, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo,
+    ByteSource, ChunkBuffer, ChunkInfo, PoolReader, ReadError, Snapshot, ThreadInfo,
 };
 use profiler_core::session::Drops;
 use profiler_core::time::Timestamp;
@@ -73,7 +73,7 @@ impl<'a> ChunkOwners<'a> {
                 if has_own && !chunk.has_foreign {
                     continue;
                 }
-                let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else {
+                let Some(entries) = reader.read_chunk(chunk, &mut buffer)? else {
                     continue;
                 };
                 let owned = OwnedChunk {

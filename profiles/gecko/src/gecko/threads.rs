@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::model::{Delivery, LostEntries, Place, ThreadHead, write_log};
 use crate::progress::{ProgressLogger, Proportion};
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, Entries, ThreadInfo};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, Entries, ThreadInfo};
 use profiler_core::session::EntryCounts;
 use profiler_json::JsonWriter;
 
@@ -428,10 +428,7 @@ fn read<'b, S: ByteSource>(
     buffer: &'b mut ChunkBuffer,
     chunk: &profiler_core::internal::reader::ChunkInfo,
 ) -> Result<Option<Entries<'b>>, Failure> {
-    Ok(match part.read(part.reader.read_chunk(chunk, buffer))? {
-        ChunkRead::Entries(entries) => Some(entries),
-        ChunkRead::Evicted => None,
-    })
+    part.read(part.reader.read_chunk(chunk, buffer))
 }
 
 fn proportion(part: usize, whole: usize) -> Proportion {

@@ -12,7 +12,7 @@ use profiler_core::internal::entry::{self, Entry};
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::pool::layout;
 use profiler_core::internal::reader::groups::{GroupReader, GroupTotals};
-use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, PoolReader, Snapshot};
 use profiler_gecko::gecko::{ProcessPart, merge_categories};
 use profiler_gecko::{FailureLatch, ProcessRole, ProfileSpec, ProgressCell};
 use profiler_json::JsonWriter;
@@ -74,7 +74,7 @@ pub(crate) fn read_everything(bytes: &[u8]) -> bool {
     let mut stacks = Stacks::default();
     for chunk in snapshot.chunks() {
         stacks.begin_chunk();
-        if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
+        if let Ok(Some(entries)) = reader.read_chunk(chunk, &mut buffer) {
             entries.for_each(|entry| read_entry(&entry, &mut stacks));
         }
     }
