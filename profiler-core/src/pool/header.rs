@@ -347,6 +347,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_pool_runs_with_its_process_until_it_is_closed_or_the_machine_is_started_again() {
+        let created = header();
+        assert!(created.owner().is_none() && !created.has_running_owner());
+        let attached = Header {
+            pid: sys::process_id(),
+            start: sys::own_process_start(),
+            life: Life::Attached,
+            boot: sys::boot_id(),
+            ..created
+        };
+        assert_eq!(attached.owner(), Some(sys::process_id()));
+        assert!(attached.has_running_owner() && !attached.is_closed());
+        let earlier = Header {
+            boot: BootId::new(1),
+            ..attached.clone()
+        };
+        assert!(!earlier.is_of_this_boot() && !earlier.has_running_owner());
+        let other = Header {
+            start: ProcessStart::new(attached.start.get() + 1),
+            ..attached.clone()
+        };
+        assert!(
+            !other.has_running_owner(),
+            "another process with its number"
+        );
+        let closed = Header {
+            life: Life::Closed,
+            ..attached
+        };
+        assert!(closed.is_closed() && !closed.has_running_owner());
+        assert_eq!(closed.owner(), Some(sys::process_id()));
+    }
+
     fn page_of(header: &Header) -> Vec<u8> {
         let file = tempfile::tempfile().unwrap();
         header.write_to(&file).unwrap();

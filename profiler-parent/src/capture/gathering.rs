@@ -21,11 +21,12 @@ use profiler_json::JsonWriter;
 use super::lifetime;
 use super::log::GatheringLog;
 use super::own_part::OwnPart;
-use super::participants::{self, Participant};
+use super::participants;
 use super::parts::{PartError, Parts};
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
 use crate::gather::state::{Gather, Input, Millis, Output};
 use crate::gather::verdict::{Verdict, Why};
+use crate::process_table::ProcessForCapture;
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::{CaptureRequest, SupervisorEvent, SupervisorHandle};
 
@@ -39,7 +40,7 @@ struct Gathering<'a, W> {
     sources: &'a CaptureSources,
     id: GatherId,
     spec: &'a ProfileSpec,
-    members: &'a [Participant],
+    members: &'a [ProcessForCapture],
     events: &'a Sender<CaptureEvent>,
     parts: Parts<'a, W>,
     log: GatheringLog,
@@ -161,7 +162,7 @@ pub(super) fn run(
 
 fn start_own(
     sources: &CaptureSources,
-    parent: &Participant,
+    parent: &ProcessForCapture,
     spec: &ProfileSpec,
     is_hidden: bool,
 ) -> Result<OwnPart, CaptureError> {
@@ -319,7 +320,7 @@ impl<'a, W: Write> Gathering<'a, W> {
     }
 
     /// Reads the memory of an untrusted process, which gets no file to write its part to.
-    fn read_unasked(&mut self, member: &Participant) -> io::Result<()> {
+    fn read_unasked(&mut self, member: &ProcessForCapture) -> io::Result<()> {
         self.log.note(format!(
             "reading the memory of {} ({}): it is not trusted",
             member.name, member.pid
@@ -329,7 +330,7 @@ impl<'a, W: Write> Gathering<'a, W> {
 
     /// Writes the part of a process from its memory. `why` is the reason that is reported if the
     /// memory cannot be read.
-    fn read(&mut self, member: &Participant, why: Why, verdict: Verdict) -> io::Result<()> {
+    fn read(&mut self, member: &ProcessForCapture, why: Why, verdict: Verdict) -> io::Result<()> {
         let died = self.sources.processes.death_of(member.key);
         match self
             .parts
@@ -361,7 +362,7 @@ impl<'a, W: Write> Gathering<'a, W> {
             .members
             .iter()
             .filter(|member| !member.is_parent && !asked.contains(&member.key));
-        let rest: Vec<&Participant> = rest.collect();
+        let rest: Vec<&ProcessForCapture> = rest.collect();
         participants::await_news(
             &self.sources.processes,
             rest.iter().map(|member| member.key),
@@ -385,7 +386,7 @@ impl<'a, W: Write> Gathering<'a, W> {
         Ok(())
     }
 
-    fn settle(&mut self, member: &Participant, summary: &ProcessSummary, verdict: Verdict) {
+    fn settle(&mut self, member: &ProcessForCapture, summary: &ProcessSummary, verdict: Verdict) {
         self.shown += summary.shown;
         self.push(member.key, member.settled(summary, verdict));
     }
@@ -403,14 +404,14 @@ impl<'a, W: Write> Gathering<'a, W> {
         self.settled.push((key, process));
     }
 
-    fn member(&self, key: PoolId) -> Option<&'a Participant> {
+    fn member(&self, key: PoolId) -> Option<&'a ProcessForCapture> {
         self.members.iter().find(|member| member.key == key)
     }
 }
 
 /// Sorts the outcomes into the order of `members`; outcomes without a member come last.
 fn in_order(
-    members: &[Participant],
+    members: &[ProcessForCapture],
     mut settled: Vec<(PoolId, CapturedProcess)>,
 ) -> Vec<(PoolId, CapturedProcess)> {
     let places: HashMap<PoolId, usize> = members.iter().map(|member| member.key).zip(0..).collect();
@@ -423,7 +424,7 @@ fn in_order(
 fn finish(
     sources: &CaptureSources,
     spec: &ProfileSpec,
-    parent: &Participant,
+    parent: &ProcessForCapture,
     own: OwnPart,
     log: GatheringLog,
     mut children: Vec<(PoolId, CapturedProcess)>,

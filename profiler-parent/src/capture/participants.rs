@@ -19,8 +19,6 @@ use super::log::GatheringLog;
 use super::{CaptureSources, CapturedProcess, Focus, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
-use crate::generated_code::ProcessFiles;
-use crate::part_file::PartFile;
 use crate::process_table::{ProcessForCapture, ProcessTable, Remains};
 
 /// How long a capture waits for the `Hello` of a new child. A child that gets a processor sends it
@@ -28,74 +26,14 @@ use crate::process_table::{ProcessForCapture, ProcessTable, Remains};
 /// is half of the time by which a capture may exceed its timeout.
 const HELLO: Millis = Millis::new(250);
 
-/// One process of a capture.
-#[derive(Debug)]
-pub(super) struct Participant {
-    pub(super) key: PoolId,
-    pub(super) name: String,
-    pub(super) pid: ProcessId,
-    /// The process that started it, if it is known.
-    pub(super) parent: Option<ProcessId>,
-    pub(super) is_parent: bool,
-    pub(super) remains: Remains,
-    pub(super) part_file: Option<Arc<PartFile>>,
-    /// Its parent process, if it may have been forked and have executed no program since.
-    pub(super) forked_from: Option<ProcessId>,
-    /// What is known of its files since it connected.
-    pub(super) files: Option<Arc<ProcessFiles>>,
-    pub(super) is_trusted: bool,
-    /// The reason why it cannot be asked, if known.
-    unable: Option<Why>,
-    /// The reason why it has no data here, if another session records it.
-    elsewhere: Option<Why>,
-    began: Option<Timestamp>,
-}
-
-impl Participant {
-    fn of(process: ProcessForCapture) -> Self {
-        let ProcessForCapture {
-            key,
-            name,
-            pid,
-            parent,
-            is_parent,
-            remains,
-            part_file,
-            forked_from,
-            files,
-            is_trusted,
-            unable,
-            elsewhere,
-            began,
-        } = process;
-        Self {
-            key,
-            name,
-            pid,
-            parent,
-            is_parent,
-            remains,
-            part_file,
-            forked_from,
-            files,
-            is_trusted,
-            unable,
-            elsewhere,
-            began,
-        }
-    }
-
+/// What a capture asks of a participant.
+impl ProcessForCapture {
     /// Its pool, if it has one.
     pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
         match &self.remains {
             Remains::Pool(file) => Some(file),
             Remains::Expired(_) | Remains::Unprofiled(_) => None,
         }
-    }
-
-    /// When the session learned of it, if it is known.
-    pub(super) const fn began(&self) -> Option<Timestamp> {
-        self.began
     }
 
     /// Its entries, if its data is gone.
@@ -171,7 +109,7 @@ impl Participant {
 
 /// What the profile is about, if not the parent: the first child that recorded.
 pub(super) fn subject(
-    participants: &[Participant],
+    participants: &[ProcessForCapture],
     focus: &Focus,
 ) -> Option<(PoolId, ProfileSubject)> {
     if !focus.is_on_children {
@@ -190,11 +128,10 @@ pub(super) fn subject(
 }
 
 /// Lists the processes of the session, the parent first.
-pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
+pub(super) fn list(processes: &ProcessTable) -> Vec<ProcessForCapture> {
     processes.await_arrivals();
     processes.await_hellos(HELLO.into());
-    let all = processes.for_capture().into_iter();
-    all.map(Participant::of).collect()
+    processes.for_capture()
 }
 
 /// Dead processes without data that are no longer listed one by one: a row for each name of
@@ -279,7 +216,7 @@ pub(super) fn note_overdrawn(processes: &ProcessTable, log: &mut GatheringLog) {
 /// processes.
 pub(super) fn spec(
     sources: &CaptureSources,
-    participants: &[Participant],
+    participants: &[ProcessForCapture],
     range: Option<TimeRange>,
 ) -> ProfileSpec {
     let later = Anchor::take();
@@ -291,7 +228,7 @@ pub(super) fn spec(
     let from = range.map(|range| sources.time.timestamp_of(range.from, later));
     let since = since.max(from);
     let mut categories: Vec<CategoryRow> = Vec::new();
-    for pool in participants.iter().filter_map(Participant::pool) {
+    for pool in participants.iter().filter_map(ProcessForCapture::pool) {
         let definitions = PoolReader::open(&**pool).and_then(|reader| reader.definitions());
         merge_categories(&mut categories, &definitions.unwrap_or_default());
     }

@@ -10,10 +10,10 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use profiler_core::time::{SessionClock, Timestamp};
 use profiler_gecko::{ProcessSummary, ProfileSpec};
 
-use super::participants::Participant;
 use super::recover::{self, Subject};
 use crate::gather::json_check::check;
 use crate::part_file::{PartFile, Tee};
+use crate::process_table::ProcessForCapture;
 
 /// Largest part of one process, in bytes of JSON: 16 GiB.
 const MAX_PART_BYTES: u64 = 16 << 30;
@@ -75,7 +75,7 @@ impl<'a, W: Write> Parts<'a, W> {
     /// process never took the memory.
     pub(super) fn recover(
         &mut self,
-        participant: &Participant,
+        participant: &ProcessForCapture,
         died: Option<Timestamp>,
         clock: SessionClock,
         spec: &ProfileSpec,

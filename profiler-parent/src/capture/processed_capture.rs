@@ -17,17 +17,17 @@ use profiler_json::JsonWriter;
 
 use super::lifetime;
 use super::log::GatheringLog;
-use super::participants::{self, Participant};
+use super::participants;
 use super::series::{CaptureSeries, ProcessInSeries};
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, Selection};
 use crate::gather::verdict::{Verdict, Why};
-use crate::process_table::ProcessTable;
+use crate::process_table::{ProcessForCapture, ProcessTable};
 use crate::processed::names::Symbols;
 use crate::processed::{LateProcess, ProcessedProfile};
 
 /// A process and its verdict, before its summary exists.
 struct Settled<'a> {
-    participant: &'a Participant,
+    participant: &'a ProcessForCapture,
     verdict: Verdict,
     /// Whether the profile contains data of it, and so a summary.
     is_there: bool,
@@ -86,7 +86,7 @@ pub(super) fn run(
     let mut profile = profile.on_writing(|pid, done, of| send_writing(events, pid, done, of));
     let mut settled = Vec::new();
     let subject = participants::subject(&all, focus).map(|(child, _)| child);
-    let mut order: Vec<&Participant> = all.iter().collect();
+    let mut order: Vec<&ProcessForCapture> = all.iter().collect();
     order.sort_by_key(|participant| subject.is_some() && participant.is_parent);
     for (number, participant) in order.into_iter().enumerate() {
         if subject.is_some() && participant.is_parent && !profile.is_empty() {
@@ -150,7 +150,7 @@ pub(crate) fn send_writing(
 
 fn report_participant(
     events: &Sender<CaptureEvent>,
-    participant: &Participant,
+    participant: &ProcessForCapture,
     number: usize,
     of: usize,
 ) {
@@ -166,13 +166,13 @@ fn report_participant(
 /// Adds a process to the profile, if it has data.
 fn settle<'a>(
     table: &ProcessTable,
-    participant: &'a Participant,
+    participant: &'a ProcessForCapture,
     is_root: bool,
     series: &mut CaptureSeries,
     profile: &mut ProcessedProfile<'a>,
 ) -> Result<Settled<'a>, CaptureError> {
     let ended = table.death_of(participant.key);
-    let began = participant.began();
+    let began = participant.began;
     let Some(pool) = participant.pool() else {
         if participant.is_parent {
             return Err(CaptureError::SessionOver);
@@ -190,7 +190,7 @@ fn settle<'a>(
             gone,
         });
     };
-    let Participant { pid, name, .. } = participant;
+    let ProcessForCapture { pid, name, .. } = participant;
     let role = ProcessRole {
         pid: *pid,
         name: name.clone(),
@@ -275,7 +275,7 @@ fn report(
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
             Some(summary) => {
-                let Participant { key, pid, .. } = one.participant;
+                let ProcessForCapture { key, pid, .. } = one.participant;
                 CapturedProcess {
                     series: series.note_counts(*key, *pid, &summary.counts),
                     ..one.row(table, summary)

@@ -68,7 +68,16 @@ impl PoolLook {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use rustix::fs::MemfdFlags;
+
     use super::*;
+
+    fn new_file() -> Arc<OwnFile> {
+        let file = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        Arc::new(File::from(file).into())
+    }
 
     fn answer(look: &mut PoolLook) -> Option<bool> {
         loop {
@@ -83,7 +92,7 @@ mod tests {
     fn the_answer_comes_later_and_stays() {
         let looks = PoolLooks::default();
         let pid = ProcessId::new(std::process::id());
-        let pool: Arc<OwnFile> = Arc::new(tempfile::tempfile().unwrap().into());
+        let pool = new_file();
         let mut look = looks.begin(PoolId::new(1), pid, Arc::clone(&pool));
         assert_eq!(answer(&mut look), Some(false));
         assert_eq!(look.answer(), Some(Some(false)));
@@ -96,7 +105,7 @@ mod tests {
         let looks = PoolLooks::default();
         let _running: Vec<Arc<()>> = (0..MAX_LOOKS).map(|_| Arc::clone(&looks.0)).collect();
         let pid = ProcessId::new(std::process::id());
-        let pool: Arc<OwnFile> = Arc::new(tempfile::tempfile().unwrap().into());
+        let pool = new_file();
         let mut look = looks.begin(PoolId::new(1), pid, pool);
         assert_eq!(look.answer(), Some(None), "not known, at once");
     }
