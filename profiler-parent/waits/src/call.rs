@@ -1,0 +1,216 @@
+//! What a system call waits for, by its number and its arguments.
+
+/// A thread in a system call, as the system shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingCall {
+    /// The number of the call.
+    pub number: i64,
+    /// Its first three arguments.
+    pub arguments: [u64; 3],
+}
+
+/// Which end of an object a thread uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// It waits for data.
+    Reads,
+    /// It waits for room.
+    Writes,
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitSubject {
+    /// Data or room of the object that a descriptor refers to.
+    Descriptor(i32, Direction),
+    /// The end of a child; `None` of any.
+    Child(Option<u32>),
+    /// The end of the process that a descriptor refers to.
+    ChildOfDescriptor(i32),
+    /// A word of memory, which another thread changes.
+    Word {
+        /// Its address.
+        address: u64,
+        /// Whether the C library waits for a lock of its own: a mutex that is taken, with waiters.
+        is_lock: bool,
+    },
+    /// A lock on the file of a descriptor.
+    FileLock(i32),
+    /// The events of an epoll descriptor.
+    Epoll(i32),
+    /// The events of a list of descriptors in memory.
+    Poll {
+        /// The address of the list.
+        address: u64,
+        /// The number of descriptors.
+        count: u64,
+    },
+    /// The events of sets of descriptors.
+    Select,
+    /// A time.
+    Sleep,
+    /// A signal.
+    Signal,
+    /// Data on a disk.
+    Disk,
+    /// Anything else.
+    Other,
+}
+
+const FUTEX_WAIT: u64 = 0;
+/// The part of an operation on a futex that says which one it is.
+const FUTEX_OPERATION: u64 = 0x7f;
+/// The value of a lock of the C library that is taken while others wait for it.
+const TAKEN_WITH_WAITERS: u64 = 2;
+const F_SETLKW: u64 = 7;
+const F_OFD_SETLKW: u64 = 38;
+
+impl WaitingCall {
+    /// What the call waits for.
+    #[must_use]
+    pub fn subject(&self) -> WaitSubject {
+        let [first, second, third] = self.arguments;
+        // The system shows 64 bits of each argument; a descriptor is in the lower half.
+        let descriptor = first as u32 as i32;
+        match self.number {
+            libc::SYS_read
+            | libc::SYS_readv
+            | libc::SYS_pread64
+            | libc::SYS_preadv
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_recvmmsg
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_splice => WaitSubject::Descriptor(descriptor, Direction::Reads),
+            libc::SYS_write
+            | libc::SYS_writev
+            | libc::SYS_pwrite64
+            | libc::SYS_pwritev
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_sendmmsg
+            | libc::SYS_connect => WaitSubject::Descriptor(descriptor, Direction::Writes),
+            libc::SYS_wait4 => WaitSubject::Child(child(first)),
+            libc::SYS_waitid => waitid(first, second),
+            libc::SYS_futex => WaitSubject::Word {
+                address: first,
+                is_lock: second & FUTEX_OPERATION == FUTEX_WAIT && third == TAKEN_WITH_WAITERS,
+            },
+            libc::SYS_flock => WaitSubject::FileLock(descriptor),
+            libc::SYS_fcntl if matches!(second, F_SETLKW | F_OFD_SETLKW) => {
+                WaitSubject::FileLock(descriptor)
+            }
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => WaitSubject::Epoll(descriptor),
+            libc::SYS_ppoll => poll(first, second),
+            libc::SYS_pselect6 => WaitSubject::Select,
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitSubject::Sleep,
+            libc::SYS_rt_sigsuspend | libc::SYS_rt_sigtimedwait => WaitSubject::Signal,
+            libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range => WaitSubject::Disk,
+            number => of_older_call(number, self.arguments),
+        }
+    }
+}
+
+/// What the calls wait for that only x86-64 has.
+#[cfg(target_arch = "x86_64")]
+fn of_older_call(number: i64, [first, second, _]: [u64; 3]) -> WaitSubject {
+    match number {
+        libc::SYS_epoll_wait => WaitSubject::Epoll(first as u32 as i32),
+        libc::SYS_poll => poll(first, second),
+        libc::SYS_select => WaitSubject::Select,
+        libc::SYS_pause => WaitSubject::Signal,
+        _ => WaitSubject::Other,
+    }
+}
+
+/// What the calls wait for that only x86-64 has.
+#[cfg(not(target_arch = "x86_64"))]
+const fn of_older_call(_: i64, _: [u64; 3]) -> WaitSubject {
+    WaitSubject::Other
+}
+
+const fn poll(address: u64, count: u64) -> WaitSubject {
+    WaitSubject::Poll { address, count }
+}
+
+/// The process of an argument; `None` for a group or for any child.
+fn child(argument: u64) -> Option<u32> {
+    let number = argument as u32 as i32;
+    u32::try_from(number).ok().filter(|number| *number > 0)
+}
+
+fn waitid(kind: u64, number: u64) -> WaitSubject {
+    const PROCESS: u64 = 1;
+    const DESCRIPTOR: u64 = 3;
+    match kind {
+        PROCESS => WaitSubject::Child(child(number)),
+        DESCRIPTOR => WaitSubject::ChildOfDescriptor(number as u32 as i32),
+        _ => WaitSubject::Child(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(number: i64, arguments: [u64; 3]) -> WaitSubject {
+        WaitingCall { number, arguments }.subject()
+    }
+
+    #[test]
+    fn calls_on_descriptors_have_a_direction() {
+        let reads = WaitSubject::Descriptor(5, Direction::Reads);
+        let writes = WaitSubject::Descriptor(5, Direction::Writes);
+        assert_eq!(subject(libc::SYS_read, [5, 1, 1]), reads);
+        assert_eq!(
+            subject(libc::SYS_recvmsg, [0xffff_0000_0000_0005, 0, 0]),
+            reads
+        );
+        assert_eq!(subject(libc::SYS_sendto, [5, 1, 1]), writes);
+    }
+
+    #[test]
+    fn waits_for_children_have_their_number_if_they_name_one() {
+        let any = u64::from(u32::MAX);
+        assert_eq!(
+            subject(libc::SYS_wait4, [7, 0, 0]),
+            WaitSubject::Child(Some(7))
+        );
+        assert_eq!(
+            subject(libc::SYS_wait4, [any, 0, 0]),
+            WaitSubject::Child(None)
+        );
+        assert_eq!(
+            subject(libc::SYS_waitid, [0, 0, 0]),
+            WaitSubject::Child(None)
+        );
+        assert_eq!(
+            subject(libc::SYS_waitid, [1, 9, 0]),
+            WaitSubject::Child(Some(9))
+        );
+        assert_eq!(
+            subject(libc::SYS_waitid, [3, 4, 0]),
+            WaitSubject::ChildOfDescriptor(4)
+        );
+    }
+
+    #[test]
+    fn a_lock_of_the_c_library_is_told_from_other_words() {
+        let word = |operation, value| subject(libc::SYS_futex, [64, operation, value]);
+        let is_lock = |subject| matches!(subject, WaitSubject::Word { is_lock: true, .. });
+        assert!(is_lock(word(128, 2)), "private");
+        assert!(is_lock(word(0, 2)), "shared");
+        assert!(!is_lock(word(137, 2)), "a lock of Rust's standard library");
+        assert!(!is_lock(word(128, 0)), "a word of another kind");
+    }
+
+    #[test]
+    fn only_the_command_that_waits_for_a_lock_is_a_lock() {
+        assert_eq!(
+            subject(libc::SYS_fcntl, [3, F_SETLKW, 0]),
+            WaitSubject::FileLock(3)
+        );
+        assert_eq!(subject(libc::SYS_fcntl, [3, 1, 0]), WaitSubject::Other);
+    }
+}

@@ -1,0 +1,158 @@
+//! Which processes hold an object: the descriptors of the recorded processes, by object.
+//!
+//! A process inherits descriptors that it does not use. Of several holders, those count that were
+//! seen in a call on the object. Invariant: at most [`MAX_DESCRIPTORS`] descriptors of a process are
+//! looked at.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::call::Direction;
+use crate::object::{DescriptorTable, WaitObject};
+
+/// The maximum number of descriptors of a process that are looked at.
+const MAX_DESCRIPTORS: usize = 1024;
+/// The maximum number of objects whose users are noted.
+const MAX_USED: usize = 4096;
+
+/// A descriptor of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    process: u32,
+    descriptor: i32,
+}
+
+/// The holders of all objects.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    all: HashMap<WaitObject, Vec<End>>,
+    users: HashMap<WaitObject, BTreeSet<u32>>,
+}
+
+impl Ends {
+    /// Reads the descriptors of these processes.
+    pub(crate) fn read(&mut self, processes: &[u32]) {
+        self.all.clear();
+        for process in processes {
+            let table = table(*process);
+            for (descriptor, object) in table.numbered_objects(MAX_DESCRIPTORS) {
+                let process = *process;
+                let end = End {
+                    process,
+                    descriptor,
+                };
+                self.all.entry(object).or_default().push(end);
+            }
+        }
+    }
+
+    /// Whether no process is known to hold this object.
+    pub(crate) fn is_unknown(&self, object: WaitObject) -> bool {
+        !self.all.contains_key(&object)
+    }
+
+    /// Notes that a process was seen in a call on an object.
+    pub(crate) fn note_user(&mut self, object: WaitObject, process: u32) {
+        if self.users.len() >= MAX_USED && !self.users.contains_key(&object) {
+            self.users.clear();
+        }
+        self.users.entry(object).or_default().insert(process);
+    }
+
+    /// The processes that hold the end of a pipe opposite to the one that a thread of `waiter` uses,
+    /// or any end of a socket. `waiter` itself counts only if there is no other one.
+    pub(crate) fn holders(
+        &self,
+        object: WaitObject,
+        waits: Option<Direction>,
+        waiter: u32,
+    ) -> Vec<u32> {
+        let ends = self.all.get(&object).map(Vec::as_slice).unwrap_or_default();
+        let can_answer = |end: &&End| {
+            let access = table(end.process).access(end.descriptor);
+            access.is_some_and(|(reads, writes)| match waits {
+                Some(Direction::Reads) => writes,
+                Some(Direction::Writes) => reads,
+                None => true,
+            })
+        };
+        let mut all: BTreeSet<u32> = ends
+            .iter()
+            .filter(can_answer)
+            .map(|end| end.process)
+            .collect();
+        let others = all.iter().any(|holder| *holder != waiter);
+        if others {
+            all.remove(&waiter);
+        }
+        if let Some(users) = self.users.get(&object).filter(|_| all.len() > 1) {
+            let using: BTreeSet<u32> = all.intersection(users).copied().collect();
+            if !using.is_empty() {
+                all = using;
+            }
+        }
+        all.into_iter().collect()
+    }
+}
+
+const fn table(process: u32) -> DescriptorTable {
+    DescriptorTable {
+        process,
+        thread: process,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_holds_both_ends_waits_for_itself() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let own = std::process::id();
+        let object = table(own).object(reader.as_raw_fd()).unwrap();
+        let mut ends = Ends::default();
+        assert!(ends.is_unknown(object));
+        ends.read(&[own]);
+        assert!(!ends.is_unknown(object));
+        assert_eq!(ends.holders(object, Some(Direction::Reads), own), [own]);
+    }
+
+    #[test]
+    fn the_other_end_counts_and_the_own_one_does_not() {
+        use std::process::{Command, Stdio};
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let own = std::process::id();
+        let output = child.stdout.as_ref().unwrap().as_raw_fd();
+        let input = child.stdin.as_ref().unwrap().as_raw_fd();
+        let mut ends = Ends::default();
+        ends.read(&[own, child.id()]);
+        let object = |descriptor| table(own).object(descriptor).unwrap();
+        let reads = ends.holders(object(output), Some(Direction::Reads), own);
+        assert_eq!(reads, [child.id()], "it writes what this process reads");
+        let writes = ends.holders(object(input), Some(Direction::Reads), child.id());
+        assert_eq!(writes, [own], "this process writes what it reads");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(
+            ends.holders(object(output), Some(Direction::Reads), own)
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn of_several_holders_those_count_that_use_the_object() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let own = std::process::id();
+        let object = table(own).object(reader.as_raw_fd()).unwrap();
+        let mut ends = Ends::default();
+        ends.read(&[own]);
+        ends.note_user(object, own);
+        assert_eq!(ends.holders(object, None, 1), [own]);
+    }
+}

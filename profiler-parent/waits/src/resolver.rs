@@ -1,0 +1,539 @@
+//! Finds for whom a thread waits.
+//!
+//! Called by one thread, which looks at waiting threads. Invariants: [`MAX_LOOK_UPS`] look-ups a
+//! second are made; the descriptors of all processes are read at most once in [`READ_AGAIN`].
+
+use std::time::{Duration, Instant};
+
+use crate::call::{Direction, WaitSubject, WaitingCall};
+use crate::ends::Ends;
+use crate::file_locks;
+use crate::object::{DescriptorTable, WaitObject};
+use crate::tcp::{TcpConnections, TcpPeer};
+use crate::unix_sockets::UnixSockets;
+
+/// The maximum number of look-ups a second.
+const MAX_LOOK_UPS: u32 = 400;
+/// The time between two readings of the descriptors of all processes, and of the tables of TCP.
+const READ_AGAIN: Duration = Duration::from_millis(500);
+/// The maximum number of members of a set that are looked at.
+const MAX_MEMBERS: usize = 16;
+/// The place of the owner's number behind the lock word of a mutex of glibc.
+const OWNER_AT: u64 = 8;
+
+/// The kind of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitKind {
+    /// A pipe, with a name or without.
+    Pipe,
+    /// A unix socket.
+    UnixSocket,
+    /// A connection of TCP.
+    Tcp,
+    /// A socket of another family.
+    Socket,
+    /// The end of a process.
+    Process,
+    /// A mutex of the C library.
+    Mutex,
+    /// A word of memory that another thread changes.
+    Word,
+    /// A lock on a file.
+    FileLock,
+    /// A counter of events.
+    EventCounter,
+    /// Several descriptors.
+    Events,
+    /// A time.
+    Sleep,
+    /// A signal.
+    Signal,
+    /// A terminal.
+    Terminal,
+    /// A file, a disk or a device.
+    File,
+    /// Another wait, or one that the system does not show.
+    Other,
+}
+
+impl WaitKind {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::UnixSocket => "unix socket",
+            Self::Tcp => "TCP",
+            Self::Socket => "socket",
+            Self::Process => "process",
+            Self::Mutex => "mutex",
+            Self::Word => "futex",
+            Self::FileLock => "file lock",
+            Self::EventCounter => "eventfd",
+            Self::Events => "events",
+            Self::Sleep => "sleep",
+            Self::Signal => "signal",
+            Self::Terminal => "terminal",
+            Self::File => "file",
+            Self::Other => "unknown",
+        }
+    }
+}
+
+/// Who can end a wait.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holders {
+    /// These processes, ascending; not empty.
+    Processes(Vec<u32>),
+    /// A thread, by its number as its process sees it.
+    Thread(u32),
+    /// Any child of the process.
+    AnyChild,
+    /// A process on another machine, or in another network namespace, by its address.
+    Address(String),
+    /// Another process, which is not recorded or does not show its descriptors.
+    NotRecorded,
+    /// No process: time, a disk.
+    Nobody,
+    /// This cannot be known.
+    Unknown,
+}
+
+/// What a thread waits for, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WaitTarget {
+    /// The kind of the wait.
+    pub kind: WaitKind,
+    /// Who can end it.
+    pub holders: Holders,
+}
+
+impl WaitTarget {
+    const fn new(kind: WaitKind, holders: Holders) -> Self {
+        Self { kind, holders }
+    }
+}
+
+/// Reads the memory of a process: fills all of the room, or returns false.
+pub type ReadMemory<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> bool;
+
+/// A thread that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiter {
+    table: DescriptorTable,
+}
+
+/// Finds holders.
+#[derive(Debug)]
+pub struct WaitResolver {
+    ends: Ends,
+    sockets: UnixSockets,
+    tcp: TcpConnections,
+    /// When the descriptors and the tables were read.
+    read: Option<Instant>,
+    second: Instant,
+    look_ups: u32,
+}
+
+impl Default for WaitResolver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WaitResolver {
+    /// A resolver that knows nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            ends: Ends::default(),
+            sockets: UnixSockets::new(),
+            tcp: TcpConnections::default(),
+            read: None,
+            second: now(),
+            look_ups: 0,
+        }
+    }
+
+    /// For whom a thread of a process waits in a call. `processes` are those whose descriptors are
+    /// looked at; `memory` reads the memory of the process. `None` if too many look-ups were made
+    /// in this second.
+    pub fn resolve(
+        &mut self,
+        (process, thread): (u32, u32),
+        call: &WaitingCall,
+        processes: &dyn Fn() -> Vec<u32>,
+        memory: ReadMemory<'_>,
+    ) -> Option<WaitTarget> {
+        let waiter = Waiter {
+            table: DescriptorTable { process, thread },
+        };
+        let simple = |kind| Some(WaitTarget::new(kind, Holders::Nobody));
+        match call.subject() {
+            WaitSubject::Sleep => return simple(WaitKind::Sleep),
+            WaitSubject::Signal => return simple(WaitKind::Signal),
+            WaitSubject::Disk => return simple(WaitKind::File),
+            WaitSubject::Other => {
+                return Some(WaitTarget::new(WaitKind::Other, Holders::Unknown));
+            }
+            WaitSubject::Child(child) => return Some(for_child(child)),
+            _ => {}
+        }
+        self.may_look_up().then(|| match call.subject() {
+            WaitSubject::Descriptor(descriptor, waits) => {
+                self.for_descriptor(waiter, descriptor, Some(waits), processes)
+            }
+            WaitSubject::ChildOfDescriptor(descriptor) => {
+                self.for_descriptor(waiter, descriptor, None, processes)
+            }
+            WaitSubject::Word { address, is_lock } => for_word(thread, address, is_lock, memory),
+            WaitSubject::FileLock(_) => for_file_lock(process),
+            WaitSubject::Epoll(descriptor) => {
+                let members = waiter.table.members_of_epoll(descriptor, MAX_MEMBERS);
+                self.for_all(waiter, &members, processes)
+            }
+            WaitSubject::Poll { address, count } => {
+                let members = polled(address, count, memory);
+                self.for_all(waiter, &members, processes)
+            }
+            _ => WaitTarget::new(WaitKind::Events, Holders::Unknown),
+        })
+    }
+
+    fn may_look_up(&mut self) -> bool {
+        if self.second.elapsed() >= Duration::from_secs(1) {
+            self.second = now();
+            self.look_ups = 0;
+        }
+        self.look_ups = self.look_ups.saturating_add(1);
+        self.look_ups <= MAX_LOOK_UPS
+    }
+
+    /// The wait for the only descriptor that another process can answer; otherwise for events.
+    fn for_all(
+        &mut self,
+        waiter: Waiter,
+        descriptors: &[i32],
+        processes: &dyn Fn() -> Vec<u32>,
+    ) -> WaitTarget {
+        let mut named = Vec::new();
+        for descriptor in descriptors {
+            let waits = Some(Direction::Reads);
+            let target = self.for_descriptor(waiter, *descriptor, waits, processes);
+            let own = [waiter.table.process];
+            let is_named = match &target.holders {
+                Holders::Processes(all) => *all != own,
+                Holders::Address(_) => true,
+                _ => false,
+            };
+            if is_named && !named.contains(&target) {
+                named.push(target);
+            }
+        }
+        match &named[..] {
+            [one] => one.clone(),
+            [] => WaitTarget::new(WaitKind::Events, Holders::Unknown),
+            _ => WaitTarget::new(WaitKind::Events, united(&named)),
+        }
+    }
+
+    fn for_descriptor(
+        &mut self,
+        waiter: Waiter,
+        descriptor: i32,
+        waits: Option<Direction>,
+        processes: &dyn Fn() -> Vec<u32>,
+    ) -> WaitTarget {
+        let Some(object) = waiter.table.object(descriptor) else {
+            return WaitTarget::new(WaitKind::Other, Holders::Unknown);
+        };
+        let process = waiter.table.process;
+        match object {
+            WaitObject::Pipe(_) | WaitObject::Fifo(..) => {
+                self.ends.note_user(object, process);
+                let holders = self.holders(object, waits, process, processes);
+                WaitTarget::new(WaitKind::Pipe, holders)
+            }
+            WaitObject::Socket(inode) => {
+                self.ends.note_user(object, process);
+                self.for_socket(inode, process, processes)
+            }
+            WaitObject::EventCounter(_) => {
+                let holders = self.holders(object, None, process, processes);
+                WaitTarget::new(WaitKind::EventCounter, holders)
+            }
+            WaitObject::Process(pid) => {
+                WaitTarget::new(WaitKind::Process, Holders::Processes(vec![pid]))
+            }
+            WaitObject::Epoll => WaitTarget::new(WaitKind::Events, Holders::Unknown),
+            WaitObject::Timer => WaitTarget::new(WaitKind::Sleep, Holders::Nobody),
+            WaitObject::Terminal => WaitTarget::new(WaitKind::Terminal, Holders::Nobody),
+            WaitObject::File => WaitTarget::new(WaitKind::File, Holders::Nobody),
+        }
+    }
+
+    fn for_socket(
+        &mut self,
+        inode: u64,
+        process: u32,
+        processes: &dyn Fn() -> Vec<u32>,
+    ) -> WaitTarget {
+        if let Some(peer) = self.sockets.peer(inode) {
+            let holders = self.holders(WaitObject::Socket(peer), None, process, processes);
+            return WaitTarget::new(WaitKind::UnixSocket, holders);
+        }
+        if self.tcp.peer(inode).is_none() {
+            self.read_again(processes);
+        }
+        match self.tcp.peer(inode) {
+            Some(TcpPeer::Here(peer)) => {
+                let holders = self.holders(WaitObject::Socket(peer), None, process, processes);
+                WaitTarget::new(WaitKind::Tcp, holders)
+            }
+            Some(TcpPeer::Elsewhere(address)) => {
+                WaitTarget::new(WaitKind::Tcp, Holders::Address(address))
+            }
+            None => WaitTarget::new(WaitKind::Socket, Holders::Unknown),
+        }
+    }
+
+    fn holders(
+        &mut self,
+        object: WaitObject,
+        waits: Option<Direction>,
+        process: u32,
+        processes: &dyn Fn() -> Vec<u32>,
+    ) -> Holders {
+        let mut all = self.ends.holders(object, waits, process);
+        if all.is_empty() || all == [process] || self.ends.is_unknown(object) {
+            self.read_again(processes);
+            all = self.ends.holders(object, waits, process);
+        }
+        if all.is_empty() {
+            Holders::NotRecorded
+        } else {
+            Holders::Processes(all)
+        }
+    }
+
+    fn read_again(&mut self, processes: &dyn Fn() -> Vec<u32>) {
+        let is_new = self.read.is_some_and(|read| read.elapsed() < READ_AGAIN);
+        if !is_new {
+            self.read = Some(now());
+            self.ends.read(&processes());
+            self.tcp = TcpConnections::read();
+        }
+    }
+}
+
+fn for_child(child: Option<u32>) -> WaitTarget {
+    let holders = child.map_or(Holders::AnyChild, |child| Holders::Processes(vec![child]));
+    WaitTarget::new(WaitKind::Process, holders)
+}
+
+/// The wait for a word of memory. The mutexes of the C library contain the number of their owner.
+fn for_word(thread: u32, address: u64, is_lock: bool, memory: ReadMemory<'_>) -> WaitTarget {
+    let mut room = [0; 4];
+    let owner = address.wrapping_add(OWNER_AT);
+    let is_read = is_lock && memory(owner, &mut room);
+    let owner = u32::from_ne_bytes(room);
+    let is_thread = owner != thread && (1..1 << 22).contains(&owner);
+    if is_read && is_thread {
+        WaitTarget::new(WaitKind::Mutex, Holders::Thread(owner))
+    } else {
+        WaitTarget::new(WaitKind::Word, Holders::Unknown)
+    }
+}
+
+fn for_file_lock(process: u32) -> WaitTarget {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holder = file_locks::holder(&locks, process);
+    let holders = holder.map_or(Holders::Unknown, |holder| Holders::Processes(vec![holder]));
+    WaitTarget::new(WaitKind::FileLock, holders)
+}
+
+/// The descriptors in a list of `struct pollfd`.
+fn polled(address: u64, count: u64, memory: ReadMemory<'_>) -> Vec<i32> {
+    const ENTRY_BYTES: usize = 8;
+    let count = usize::try_from(count)
+        .unwrap_or(usize::MAX)
+        .min(MAX_MEMBERS);
+    let mut room = vec![0; count * ENTRY_BYTES];
+    if !memory(address, &mut room) {
+        return Vec::new();
+    }
+    let (entries, _) = room.as_chunks::<ENTRY_BYTES>();
+    let descriptor = |entry: &[u8; ENTRY_BYTES]| {
+        let [a, b, c, d, ..] = *entry;
+        i32::from_ne_bytes([a, b, c, d])
+    };
+    let all = entries.iter().map(descriptor);
+    all.filter(|descriptor| *descriptor >= 0).collect()
+}
+
+/// The processes of several waits together.
+fn united(targets: &[WaitTarget]) -> Holders {
+    let mut all = Vec::new();
+    for target in targets {
+        match &target.holders {
+            Holders::Processes(processes) => all.extend(processes),
+            _ => return Holders::Unknown,
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Holders::Processes(all)
+}
+
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn call(number: i64, arguments: [u64; 3]) -> WaitingCall {
+        WaitingCall { number, arguments }
+    }
+
+    fn resolve(call: WaitingCall, processes: &[u32]) -> WaitTarget {
+        let own = std::process::id();
+        let mut resolver = WaitResolver::new();
+        let no_memory = &mut |_: u64, _: &mut [u8]| false;
+        let processes = || processes.to_vec();
+        resolver
+            .resolve((own, own), &call, &processes, no_memory)
+            .unwrap()
+    }
+
+    fn descriptor(of: &impl AsRawFd) -> u64 {
+        u64::try_from(of.as_raw_fd()).unwrap()
+    }
+
+    #[test]
+    fn a_reader_of_a_pipe_waits_for_its_writer() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let output = descriptor(child.stdout.as_ref().unwrap());
+        let read = call(libc::SYS_read, [output, 0, 0]);
+        let target = resolve(read, &[std::process::id(), pid]);
+        let of_child = WaitTarget::new(WaitKind::Pipe, Holders::Processes(vec![pid]));
+        assert_eq!(target, of_child);
+        let unknown = resolve(read, &[std::process::id()]);
+        assert_eq!(unknown.holders, Holders::NotRecorded);
+        drop(child.stdin.take());
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_end(&mut Vec::new())
+            .unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_pair_of_sockets_in_one_process_waits_for_itself() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let own = std::process::id();
+        let target = resolve(call(libc::SYS_recvfrom, [descriptor(&one), 0, 0]), &[own]);
+        let itself = WaitTarget::new(WaitKind::UnixSocket, Holders::Processes(vec![own]));
+        assert_eq!(target, itself);
+    }
+
+    #[test]
+    fn a_connection_on_this_machine_leads_to_the_process_at_its_other_end() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _server = listener.accept().unwrap();
+        let own = std::process::id();
+        let target = resolve(
+            call(libc::SYS_recvfrom, [descriptor(&client), 0, 0]),
+            &[own],
+        );
+        assert_eq!(
+            target,
+            WaitTarget::new(WaitKind::Tcp, Holders::Processes(vec![own]))
+        );
+        let listens = resolve(
+            call(libc::SYS_accept4, [descriptor(&listener), 0, 0]),
+            &[own],
+        );
+        assert_eq!(listens.holders, Holders::Unknown);
+    }
+
+    #[test]
+    fn a_mutex_has_its_owner_and_another_word_has_none() {
+        let lock = call(libc::SYS_futex, [64, 128, 2]);
+        let owned_by = |owner: u32| {
+            let mut resolver = WaitResolver::new();
+            let mut memory = |address: u64, room: &mut [u8]| {
+                assert_eq!(address, 72);
+                room.copy_from_slice(&owner.to_ne_bytes());
+                true
+            };
+            let none = || Vec::new();
+            resolver.resolve((5, 5), &lock, &none, &mut memory).unwrap()
+        };
+        assert_eq!(
+            owned_by(7),
+            WaitTarget::new(WaitKind::Mutex, Holders::Thread(7))
+        );
+        for no_owner in [0, 5, u32::MAX] {
+            assert_eq!(owned_by(no_owner).holders, Holders::Unknown, "{no_owner}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_descriptors_waits_for_the_only_process_among_them() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let own = std::process::id();
+        let mut resolver = WaitResolver::new();
+        let fd = one.as_raw_fd();
+        let mut memory = |_: u64, room: &mut [u8]| {
+            let entry = [fd.to_ne_bytes(), [0; 4]].concat();
+            room.copy_from_slice(&entry);
+            true
+        };
+        let poll = call(libc::SYS_ppoll, [64, 1, 0]);
+        let target = resolver.resolve((own, own), &poll, &|| vec![own], &mut memory);
+        let events = WaitTarget::new(WaitKind::Events, Holders::Unknown);
+        assert_eq!(
+            target,
+            Some(events),
+            "a process that could only wake itself"
+        );
+    }
+
+    #[test]
+    fn look_ups_are_limited() {
+        let mut resolver = WaitResolver::new();
+        let no_memory = &mut |_: u64, _: &mut [u8]| false;
+        let word = call(libc::SYS_futex, [64, 128, 2]);
+        let mut found = 0;
+        for _ in 0..2 * MAX_LOOK_UPS {
+            found += u32::from(
+                resolver
+                    .resolve((1, 1), &word, &Vec::new, no_memory)
+                    .is_some(),
+            );
+        }
+        assert!((MAX_LOOK_UPS..2 * MAX_LOOK_UPS).contains(&found), "{found}");
+        let sleep = call(libc::SYS_nanosleep, [0, 0, 0]);
+        assert!(
+            resolver
+                .resolve((1, 1), &sleep, &Vec::new, no_memory)
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! The connections of TCP, from `/proc/net/tcp` and `/proc/net/tcp6`.
+//!
+//! The two ends of a connection on this machine are two rows with exchanged addresses.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::fs;
+
+/// The most rows that are read of each table.
+const MAX_ROWS: usize = 100_000;
+
+/// The other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TcpPeer {
+    /// A socket on this machine, by its inode.
+    Here(u64),
+    /// An address.
+    Elsewhere(String),
+}
+
+/// All connections at one instant.
+#[derive(Debug, Default)]
+pub(crate) struct TcpConnections {
+    addresses: HashMap<u64, (String, String)>,
+    inodes: HashMap<(String, String), u64>,
+}
+
+impl TcpConnections {
+    /// Reads the tables.
+    pub(crate) fn read() -> Self {
+        let mut all = Self::default();
+        for name in ["/proc/net/tcp", "/proc/net/tcp6"] {
+            all.add(&fs::read_to_string(name).unwrap_or_default());
+        }
+        all
+    }
+
+    fn add(&mut self, table: &str) {
+        for row in table.lines().skip(1).take(MAX_ROWS) {
+            let mut fields = row.split_ascii_whitespace();
+            let (local, remote) = (fields.nth(1), fields.next());
+            let inode = fields.nth(6).and_then(|inode| inode.parse().ok());
+            let (Some(local), Some(remote), Some(inode)) = (local, remote, inode) else {
+                continue;
+            };
+            let pair = (local.to_owned(), remote.to_owned());
+            self.inodes.insert(pair.clone(), inode);
+            self.addresses.insert(inode, pair);
+        }
+    }
+
+    /// The other end of the connection of a socket. `None` if the socket has none.
+    pub(crate) fn peer(&self, inode: u64) -> Option<TcpPeer> {
+        let (local, remote) = self.addresses.get(&inode)?;
+        if let Some(inode) = self.inodes.get(&(remote.clone(), local.clone())) {
+            return Some(TcpPeer::Here(*inode));
+        }
+        let is_connected = !remote.ends_with(":0000");
+        is_connected.then(|| TcpPeer::Elsewhere(shown(remote).unwrap_or_else(|| remote.clone())))
+    }
+}
+
+/// An address in the form in which people write it.
+fn shown(address: &str) -> Option<String> {
+    let (host, port) = address.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| u32::from_str_radix(host.get(at..at + 8)?, 16).ok();
+    let mut text = String::new();
+    match host.len() {
+        8 => {
+            let host = std::net::Ipv4Addr::from(word(0)?.swap_bytes());
+            write!(text, "{host}:{port}").ok()?;
+        }
+        32 => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let host = std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
+            match host.to_ipv4_mapped() {
+                Some(host) => write!(text, "{host}:{port}").ok()?,
+                None => write!(text, "[{host}]:{port}").ok()?,
+            }
+        }
+        _ => return None,
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TABLE: &str = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 10 1 0
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 11 1 0
+   2: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 12 1 0
+   3: 0100007F:C351 08080808:0035 01 00000000:00000000 00:00000000 00000000     0        0 13 1 0
+";
+
+    #[test]
+    fn a_connection_on_this_machine_has_two_ends() {
+        let mut all = TcpConnections::default();
+        all.add(TABLE);
+        assert_eq!(all.peer(11), Some(TcpPeer::Here(12)));
+        assert_eq!(all.peer(12), Some(TcpPeer::Here(11)));
+        assert_eq!(
+            all.peer(13),
+            Some(TcpPeer::Elsewhere("8.8.8.8:53".to_owned()))
+        );
+        assert_eq!(all.peer(10), None, "it listens");
+        assert_eq!(all.peer(99), None);
+    }
+
+    #[test]
+    fn addresses_are_shown_as_people_write_them() {
+        let local = "00000000000000000000000001000000:0050";
+        assert_eq!(shown(local).as_deref(), Some("[::1]:80"));
+        let mapped = "0000000000000000FFFF00000100007F:0050";
+        assert_eq!(shown(mapped).as_deref(), Some("127.0.0.1:80"));
+        assert_eq!(shown("0100007F"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_table_is_accepted(table in ".*", address in "[0-9A-F:]{0,40}") {
+            let mut all = TcpConnections::default();
+            all.add(&table);
+            let _ = shown(&address);
+        }
+    }
+}
