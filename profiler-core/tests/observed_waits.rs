@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::observed::{
-    LookBudget, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess, ObservedThreads,
-    PoolProcess, PoolWriter, SampledThread,
+    LookBudget, LookHelp, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
+    ObservedThreads, PoolProcess, PoolWriter, SampledThread, WaitingThread,
 };
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
@@ -91,8 +91,7 @@ impl Sleeper {
             .threads
             .begin_look(&mut self.process, &mut ENOUGH.clone());
         let files = &mut ObservedFiles::new();
-        self.threads
-            .end_look(files, &mut self.process, &mut |_, _| false);
+        self.threads.end_look(files, &mut self.process, &mut NoHelp);
         has_found
     }
 
@@ -133,6 +132,19 @@ impl Drop for Sleeper {
 
 const BEGIN: (bool, bool, Option<u64>) = (true, true, Some(0));
 const END: (bool, bool, Option<u64>) = (true, false, Some(0));
+
+/// A session that knows no files and no holders.
+struct NoHelp;
+
+impl LookHelp for NoHelp {
+    fn find_files(&mut self, _: &mut ObservedFiles, _: &mut ObservedProcess) -> bool {
+        false
+    }
+
+    fn for_whom(&mut self, _: &WaitingThread<'_>) -> Option<String> {
+        None
+    }
+}
 
 #[test]
 fn a_wait_is_recorded_once_and_goes_on_while_the_clock_does_not_change() {
@@ -186,7 +198,7 @@ fn a_sample_after_the_copy_of_a_stack_means_that_the_stack_is_not_recorded() {
     let used = sleeper.threads.begin_sample(process, &sample, false).cpu_ns;
     assert_eq!(used, 5_000_000);
     let files = &mut ObservedFiles::new();
-    sleeper.threads.end_look(files, process, &mut |_, _| false);
+    sleeper.threads.end_look(files, process, &mut NoHelp);
     assert!(sleeper.samples().is_empty());
     assert!(sleeper.threads.needs_look(), "it is looked at again");
 }

@@ -24,7 +24,7 @@ use super::writer::{SampleSpan, SampleWriter};
 use crate::entry::periodic::CounterValue;
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::{DefinitionId, ProcessId, ProcessStart, ThreadId};
-use crate::pool::definitions::{Definition, ModuleDefinition};
+use crate::pool::definitions::{CategoryDefinition, Definition, LabelDefinition, ModuleDefinition};
 use crate::record::pool_writer::PoolWriter;
 use crate::sample_types::Sample;
 use crate::sys::native::machine::Registers;
@@ -40,6 +40,10 @@ const MAX_FILES: usize = 4096;
 const MAX_LOADED: usize = 2048;
 /// The name that the loader gives to the kernel's own library.
 const KERNEL_LIBRARY: &str = "linux-vdso.so.1";
+/// The name of the category of labels that show for whom a thread waits.
+const WAITING: &str = "Waiting";
+/// The maximum number of such labels of a process.
+const MAX_WAIT_LABELS: usize = 512;
 
 /// A file that is loaded into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,6 +187,10 @@ pub struct ObservedProcess {
     observing: Option<DefinitionId>,
     /// Whether a stack had an address in no known file.
     has_met_unknown: bool,
+    /// The labels of waits, by their names.
+    wait_labels: HashMap<String, DefinitionId>,
+    /// The category of these labels, once it is defined.
+    waiting: Option<DefinitionId>,
 }
 
 impl ObservedProcess {
@@ -197,6 +205,8 @@ impl ObservedProcess {
             code: ProcessCode::default(),
             observing: None,
             has_met_unknown: false,
+            wait_labels: HashMap::new(),
+            waiting: None,
         }
     }
 
@@ -314,7 +324,7 @@ impl ObservedProcess {
         self.code.close();
         self.has_met_unknown |= walked.unknown.is_some();
         let span = SampleSpan::run(stack.ticks);
-        self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked)
+        self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked, None)
     }
 
     /// Unwinds the stack of a thread that waits. `code` is the memory of the process.
@@ -347,13 +357,47 @@ impl ObservedProcess {
         walked
     }
 
-    /// Records the stack that was walked last; false if it was dropped.
+    /// The label that shows for whom a thread waits. `None` without room for it.
+    pub(super) fn wait_label(&mut self, name: &str) -> Option<Frame> {
+        if let Some(label) = self.wait_labels.get(name) {
+            return Some(Frame::Label(*label));
+        }
+        if self.wait_labels.len() >= MAX_WAIT_LABELS {
+            return None;
+        }
+        let category = self.waiting_category()?;
+        let definition = Definition::Label(LabelDefinition {
+            name: name.to_owned(),
+            category,
+            subcategory: 0,
+            file: String::new(),
+            line: 0,
+        });
+        let label = self.writer.define(&definition).ok()?;
+        self.wait_labels.insert(name.to_owned(), label);
+        Some(Frame::Label(label))
+    }
+
+    fn waiting_category(&mut self) -> Option<DefinitionId> {
+        if self.waiting.is_none() {
+            let definition = Definition::Category(CategoryDefinition {
+                name: WAITING.to_owned(),
+                color: "orange".to_owned(),
+                subcategories: Vec::new(),
+            });
+            self.waiting = self.writer.define(&definition).ok();
+        }
+        self.waiting
+    }
+
+    /// Records the stack that was walked last, and inside of it a label; false if it was dropped.
     pub(super) fn add_walked(
         &mut self,
         files: &mut ObservedFiles,
         thread: ThreadId,
         sample: (Timestamp, u64, SampleSpan),
         walked: Walked,
+        label: Option<Frame>,
     ) -> bool {
         let first = files.frames.len().saturating_sub(walked.len);
         files.plain.clear();
@@ -364,6 +408,7 @@ impl ObservedProcess {
             _ => true,
         };
         files.plain.extend(frames.filter(is_shown));
+        files.plain.extend(label);
         self.add_frames(thread, sample, &files.plain, (walked.cut, walked.failed))
     }
 

@@ -15,7 +15,6 @@ use std::ops::Range;
 
 use super::calls::CodeBytes;
 use super::covered_time::{CoveredTime, time_of_ns};
-use super::known_stacks::KnownStacks;
 use super::looking::MAX_UNTAKEN;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_threads::{ObservedThread, ThreadTable};
@@ -237,14 +236,13 @@ impl LookTaken {
     }
 
     /// Records what was found. Returns the processor time that was recorded without a stack, in
-    /// nanoseconds. `find_files` looks for files that the process has loaded; it returns whether
-    /// there are new ones.
+    /// nanoseconds.
     pub(super) fn record(
         self,
         (files, process): (&mut ObservedFiles, &mut ObservedProcess),
         threads: &mut ThreadTable,
         times: LookTimes,
-        find_files: FindFiles<'_>,
+        help: &mut dyn LookHelp,
     ) -> u64 {
         let mut recorded = 0_u64;
         for (tid, at) in &self.times {
@@ -268,9 +266,8 @@ impl LookTaken {
             let at = time.begin_of_wait(found.at, unsampled);
             thread.begin_row(process, found.tid, at);
             let span = SampleSpan::wait(time.begin_wait(at, unsampled, times.tick));
-            let stacks = &mut thread.stacks;
             let sample = (at, 0, span);
-            if self.record_wait((files, process), (found, stacks), sample, find_files) {
+            if self.record_wait((files, process), (found, thread), sample, help) {
                 thread.waits.begin(found.place, found.at, now(), time);
             }
         }
@@ -280,12 +277,12 @@ impl LookTaken {
     fn record_wait(
         &self,
         (files, process): (&mut ObservedFiles, &mut ObservedProcess),
-        (found, stacks): (&FoundWait, &mut KnownStacks),
+        (found, thread): (&FoundWait, &mut ObservedThread),
         sample: (Timestamp, u64, SampleSpan),
-        find_files: FindFiles<'_>,
+        help: &mut dyn LookHelp,
     ) -> bool {
         if found.has_ended {
-            let known = stacks.find(found.place);
+            let known = thread.stacks.find(found.place);
             return known.is_some_and(|known| {
                 let ends = (known.is_cut, known.has_failed);
                 process.add_frames(found.tid, sample, &known.frames, ends)
@@ -301,18 +298,53 @@ impl LookTaken {
         };
         let code = OtherCode(memory);
         let mut walked = process.walk_waiting(files, wait, &stack, &code);
-        if walked.unknown.is_some() && find_files(files, process) {
+        if walked.unknown.is_some() && help.find_files(files, process) {
             walked = process.walk_waiting(files, wait, &stack, &code);
         }
         let ends = (walked.cut, walked.failed);
-        let is_recorded = process.add_walked(files, found.tid, sample, walked);
-        stacks.note(found.place, &files.plain, ends);
+        let waiting = WaitingThread {
+            thread: thread.listed.unwrap_or(found.tid),
+            call: wait.call,
+            arguments: wait.arguments,
+            memory,
+        };
+        let for_whom = help.for_whom(&waiting);
+        let label = for_whom.and_then(|name| process.wait_label(&name));
+        let is_recorded = process.add_walked(files, found.tid, sample, walked, label);
+        thread.stacks.note(found.place, &files.plain, ends);
         is_recorded
     }
 }
 
-/// Looks for files that a process has loaded, and returns whether there are new ones.
-pub(super) type FindFiles<'a> = &'a mut dyn FnMut(&mut ObservedFiles, &mut ObservedProcess) -> bool;
+/// A thread that waits in a system call.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitingThread<'a> {
+    /// Its number in the system.
+    pub thread: ThreadId,
+    /// The number of the call; negative for a page fault.
+    pub call: i64,
+    /// The first three arguments of the call.
+    pub arguments: [u64; 3],
+    memory: &'a OtherMemory,
+}
+
+impl WaitingThread<'_> {
+    /// Reads memory of its process. False if not all of the room can be filled.
+    pub fn read(&self, address: u64, room: &mut [u8]) -> bool {
+        let wanted = room.len();
+        self.memory.read(address, room, MemoryKind::Any).bytes >= wanted
+    }
+}
+
+/// What a look needs from the session.
+pub trait LookHelp {
+    /// Looks for files that a process has loaded, and returns whether there are new ones.
+    fn find_files(&mut self, files: &mut ObservedFiles, process: &mut ObservedProcess) -> bool;
+
+    /// For whom a thread waits: the name of a label. `None` if it waits for no process, or if that
+    /// is not known.
+    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<String>;
+}
 
 /// Records the processor time of a thread that no sample has, unless samples have had it since.
 /// Returns it.

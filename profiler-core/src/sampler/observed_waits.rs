@@ -28,7 +28,7 @@ use super::kept_process::{KeptProcess, OpenProcess};
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_clock::ObservedClock;
 use super::observed_counters::ObservedCounters;
-use super::observed_look::{FindFiles, LookBudget, LookTaken, LookTimes, add_time, end_wait};
+use super::observed_look::{LookBudget, LookHelp, LookTaken, LookTimes, add_time, end_wait};
 use super::observed_place::ObservedPlace;
 use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
 use super::schedule::{now, random_part};
@@ -452,16 +452,14 @@ impl ObservedThreads {
     }
 
     /// Ends a look: records what it has found, in as far as the threads have no later samples.
-    /// `find_files` looks for files that the process has loaded, and returns whether there are new
-    /// ones.
     pub fn end_look(
         &mut self,
         files: &mut ObservedFiles,
         process: &mut ObservedProcess,
-        find_files: FindFiles<'_>,
+        help: &mut dyn LookHelp,
     ) {
         let taken = std::mem::take(&mut self.taken);
-        let recorded = taken.record((files, process), &mut self.threads, self.times, find_files);
+        let recorded = taken.record((files, process), &mut self.threads, self.times, help);
         let since = self.clock.since;
         let mut all = self.threads.all.values();
         self.needs_look = all.any(|thread| !thread.waits.was_seen_since(since));

@@ -50,6 +50,24 @@ impl ProcessTable {
         self.lock().get(&key).is_some_and(may_be)
     }
 
+    /// The numbers of the processes that have not ended.
+    #[cfg(observing)]
+    pub(crate) fn running(&self) -> Vec<u32> {
+        let all = self.lock();
+        let running = all.values().filter(|process| !process.is_over());
+        running.map(|process| process.pid.get()).collect()
+    }
+
+    /// The name of the process that has this number and has not ended.
+    #[cfg(observing)]
+    pub(crate) fn name_of_running(&self, pid: ProcessId) -> Option<String> {
+        let all = self.lock();
+        let mut found = all.values().filter(|process| process.pid == pid);
+        found
+            .find(|process| !process.is_over())
+            .map(|process| process.name.clone())
+    }
+
     /// Notes where a process runs, for the names of its generated code, and whether it was forked and
     /// has executed no program since.
     #[cfg(observing)]

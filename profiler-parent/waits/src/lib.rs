@@ -36,4 +36,4 @@ mod unix_sockets;
 
 pub use call::{Direction, WaitSubject, WaitingCall};
 pub use object::WaitObject;
-pub use resolver::{Holders, WaitKind, WaitResolver, WaitTarget};
+pub use resolver::{Holders, ReadMemory, WaitKind, WaitResolver, WaitTarget};

@@ -40,7 +40,10 @@ impl UnixSockets {
         send(channel, &question(inode), SendFlags::DONTWAIT).ok()?;
         let mut room = [0; 512];
         let (len, _) = recv(channel, &mut room[..], RecvFlags::DONTWAIT).ok()?;
-        peer_in(room.get(..len)?).map(u64::from)
+        // A socket whose other end is closed has the peer 0.
+        peer_in(room.get(..len)?)
+            .filter(|peer| *peer != 0)
+            .map(u64::from)
     }
 }
 

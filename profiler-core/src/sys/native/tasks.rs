@@ -27,16 +27,31 @@ pub(crate) enum Doing {
 }
 
 /// The place where a thread waits. If two waits of a thread are equal, its stack is almost
-/// certainly the same in both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// certainly the same in both, and so is what it waits for.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     /// The system call; -1 if there is none, that is, for a page fault.
     pub(crate) call: i64,
+    /// Its first three arguments. Only the first one distinguishes waits: it is a descriptor, a
+    /// process or the address of a lock. Others may be the addresses of buffers.
+    pub(crate) arguments: [u64; 3],
     /// Whether its fourth argument is not 0; for a wait on a futex that is the timeout.
     pub(crate) has_fourth: bool,
     pub(crate) sp: u64,
     pub(crate) pc: u64,
 }
+
+impl PartialEq for Wait {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |wait: &Self| {
+            let [first, ..] = wait.arguments;
+            (wait.call, first, wait.has_fourth, wait.sp, wait.pc)
+        };
+        key(self) == key(other)
+    }
+}
+
+impl Eq for Wait {}
 
 impl Wait {
     /// Whether it is in a system call, and not in a page fault.
@@ -283,12 +298,12 @@ fn parse(text: &str) -> Option<Doing> {
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     let pc = hex(words.next_back()?)?;
     let sp = hex(words.next_back()?)?;
-    let has_fourth = words
-        .nth(3)
-        .and_then(hex)
-        .is_some_and(|argument| argument != 0);
+    let mut argument = || words.next().and_then(hex).unwrap_or(0);
+    let arguments = [argument(), argument(), argument()];
+    let has_fourth = argument() != 0;
     Some(Doing::Waiting(Wait {
         call: first.parse().ok()?,
+        arguments,
         has_fourth,
         sp,
         pc,
@@ -304,16 +319,23 @@ mod tests {
         assert_eq!(parse("running\n"), Some(Doing::Running));
         let waiting = Wait {
             call: 7,
+            arguments: [1, 2, 3],
             has_fourth: true,
             sp: 0x7ffe,
             pc: 0x7f00,
         };
-        assert_eq!(
-            parse("7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe 0x7f00\n"),
-            Some(Doing::Waiting(waiting))
-        );
+        let found = parse("7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe 0x7f00\n");
+        assert_eq!(found, Some(Doing::Waiting(waiting)));
+        assert!(matches!(found, Some(Doing::Waiting(wait)) if wait.arguments == [1, 2, 3]));
+        let of = |arguments| Wait {
+            arguments,
+            ..waiting
+        };
+        assert_eq!(of([1, 9, 9]), waiting, "another buffer");
+        assert_ne!(of([2, 2, 3]), waiting, "another descriptor");
         let fault = Wait {
             call: -1,
+            arguments: [0; 3],
             has_fourth: false,
             sp: 0x10,
             pc: 0x20,

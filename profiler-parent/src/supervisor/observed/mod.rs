@@ -29,6 +29,7 @@ mod reading;
 mod remarks;
 mod replaced;
 mod turns;
+mod wait_names;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -12,8 +12,8 @@ use std::time::Duration;
 use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
-    BegunSample, LoadedFile, LookBudget, ObservedClock, ObservedFiles, ObservedPlace,
-    ObservedProcess, ObservedStack, ObservedThreads, SampledThread, WantedSample,
+    BegunSample, LoadedFile, LookBudget, LookHelp, ObservedClock, ObservedFiles, ObservedPlace,
+    ObservedProcess, ObservedStack, ObservedThreads, SampledThread, WaitingThread, WantedSample,
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
@@ -26,6 +26,7 @@ use crate::process_table::ObservedTime;
 use super::mapped_files::{ListingPause, mapped_files};
 use super::module_places;
 use super::remarks::{NO_WAITING_STACKS, remarks};
+use super::wait_names::WaitNames;
 
 /// The pages of the ring are doubled when a reading finds this number of samples, or one was
 /// refused.
@@ -234,7 +235,12 @@ impl ObservedProgram {
     }
 
     /// Records where its threads wait, and its counters.
-    pub(super) fn look(&mut self, files: &mut ObservedFiles, budget: &mut LookBudget) {
+    pub(super) fn look(
+        &mut self,
+        files: &mut ObservedFiles,
+        names: &mut WaitNames,
+        budget: &mut LookBudget,
+    ) {
         if self.goes_on() {
             return self.threads.leave(&mut self.process);
         }
@@ -242,13 +248,14 @@ impl ObservedProgram {
         // The samples that were taken before the stacks were copied. If the process has executed
         // another program before, this one's file says so.
         if has_found && self.pass(files, false).is_ok() && self.is_running() {
-            let (pid, loaded, listing) = (self.pid, &mut self.loaded, &mut self.listing);
-            let symbols = &self.symbols;
-            self.threads
-                .end_look(files, &mut self.process, &mut |files, process| {
-                    let known = (pid, &mut *loaded, &mut *listing);
-                    known.2.is_over(LOOK) && find_files(known, (files, symbols), process)
-                });
+            let mut help = Help {
+                pid: self.pid,
+                loaded: &mut self.loaded,
+                listing: &mut self.listing,
+                symbols: &self.symbols,
+                names,
+            };
+            self.threads.end_look(files, &mut self.process, &mut help);
         }
         if self.threads.take_refused() && !std::mem::replace(&mut self.is_refusal_told, true) {
             self.process.pool().add_notice(NO_WAITING_STACKS.to_owned());
@@ -406,6 +413,26 @@ impl ObservedProgram {
 /// How many ticks a time stands for.
 fn ticks(cpu_ns: u64, interval_ns: u64) -> u64 {
     (cpu_ns.saturating_add(interval_ns / 2) / interval_ns).max(1)
+}
+
+/// What a look at a program needs.
+struct Help<'a> {
+    pid: ProcessId,
+    loaded: &'a mut Vec<LoadedFile>,
+    listing: &'a mut ListingPause,
+    symbols: &'a SymbolStore,
+    names: &'a mut WaitNames,
+}
+
+impl LookHelp for Help<'_> {
+    fn find_files(&mut self, files: &mut ObservedFiles, process: &mut ObservedProcess) -> bool {
+        let known = (self.pid, &mut *self.loaded, &mut *self.listing);
+        known.2.is_over(LOOK) && find_files(known, (files, self.symbols), process)
+    }
+
+    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<String> {
+        self.names.for_whom(self.pid, thread)
+    }
 }
 
 /// Looks for files that a process has loaded since the last list. Returns whether there are any.

@@ -23,6 +23,7 @@ use super::reader_commands::{CommandReceiver, CommandSender, ReaderCommand, now}
 use super::reading::Reading;
 use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
+use super::wait_names::WaitNames;
 use super::{ObservedEvent, ReaderProgress};
 use crate::process_table::ObservedTime;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
@@ -93,6 +94,7 @@ pub(super) struct ObservedReader {
     touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<u64>>,
+    names: WaitNames,
     /// What it has done, for threads that wait for it.
     progress: Arc<ReaderProgress>,
     turns: Turns,
@@ -111,12 +113,13 @@ impl ObservedReader {
         progress: Arc<ReaderProgress>,
     ) -> Self {
         Self {
+            files: ObservedFiles::new(),
+            names: WaitNames::new(Arc::clone(&context.processes)),
             context,
             supervisor,
             directory,
             commands,
             orders,
-            files: ObservedFiles::new(),
             programs: HashMap::new(),
             hidden: BTreeMap::new(),
             seen: DirectoryState::default(),
@@ -346,7 +349,7 @@ impl ObservedReader {
             if budget.is_spent() {
                 return;
             }
-            reading.look(&mut self.files, &mut budget);
+            reading.look(&mut self.files, &mut self.names, &mut budget);
             self.progress.steps.fetch_add(1, Ordering::Relaxed);
             self.touched.insert(key);
             self.looked_last = Some(key);

@@ -7,6 +7,7 @@ use profiler_core::internal::observed::{LookBudget, ObservedClock, ObservedFiles
 
 use super::program::ObservedProgram;
 use super::turns::Turn;
+use super::wait_names::WaitNames;
 use crate::process_table::ObservedTime;
 
 /// A program whose clock does not change is read once in this number of its turns: the file may be of
@@ -50,9 +51,14 @@ impl Reading {
     }
 
     /// Looks at its threads.
-    pub(super) fn look(&mut self, files: &mut ObservedFiles, budget: &mut LookBudget) {
+    pub(super) fn look(
+        &mut self,
+        files: &mut ObservedFiles,
+        names: &mut WaitNames,
+        budget: &mut LookBudget,
+    ) {
         self.program.note_clock(&self.clock);
-        self.program.look(files, budget);
+        self.program.look(files, names, budget);
         self.turn.is_active = self.program.needs_look();
     }
 
