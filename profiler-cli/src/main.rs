@@ -32,6 +32,7 @@ mod signals;
 mod top;
 mod units;
 mod view;
+mod waits;
 
 use std::process::ExitCode;
 
@@ -51,6 +52,7 @@ enum Command {
     Record(Box<record::RecordArgs>),
     View(view::ViewArgs),
     Info(info::InfoArgs),
+    Waits(waits::WaitsArgs),
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
@@ -80,6 +82,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Record(options) => record::run(options),
         Command::View(options) => view::run(options).map(done),
         Command::Info(options) => info::run(options).map(done),
+        Command::Waits(options) => waits::run(options).map(done),
         Command::Diff(options) => diff::run(options),
         Command::Export(options) => export::run(options).map(done),
         Command::Import(options) => import::run(options).map(done),

@@ -7,7 +7,7 @@ use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::observed::{
     LookBudget, LookHelp, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
-    ObservedThreads, PoolProcess, PoolWriter, SampledThread, WaitingThread,
+    ObservedThreads, PoolProcess, PoolWriter, SampledThread, WaitName, WaitingThread,
 };
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
@@ -141,7 +141,7 @@ impl LookHelp for NoHelp {
         false
     }
 
-    fn for_whom(&mut self, _: &WaitingThread<'_>) -> Option<String> {
+    fn for_whom(&mut self, _: &WaitingThread<'_>) -> Option<WaitName> {
         None
     }
 }

@@ -309,9 +309,15 @@ impl LookTaken {
             memory,
         };
         let for_whom = help.for_whom(&waiting);
-        let label = for_whom.and_then(|name| process.wait_label(&name));
+        let is_lasting = for_whom.as_ref().is_none_or(|wait| wait.is_lasting);
+        let label = for_whom.and_then(|wait| process.wait_label(&wait.name));
         let is_recorded = process.add_walked(files, found.tid, sample, walked, label);
-        thread.stacks.note(found.place, &files.plain, ends);
+        let kept = match files.plain.as_slice() {
+            // The label, which the next wait at this place may not have.
+            [frames @ .., _] if label.is_some() && !is_lasting => frames,
+            frames => frames,
+        };
+        thread.stacks.note(found.place, kept, ends);
         is_recorded
     }
 }
@@ -336,14 +342,22 @@ impl WaitingThread<'_> {
     }
 }
 
+/// For whom a thread waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitName {
+    /// The name of a label.
+    pub name: String,
+    /// Whether the thread waits for the same process whenever it is in the same call.
+    pub is_lasting: bool,
+}
+
 /// What a look needs from the session.
 pub trait LookHelp {
     /// Looks for files that a process has loaded, and returns whether there are new ones.
     fn find_files(&mut self, files: &mut ObservedFiles, process: &mut ObservedProcess) -> bool;
 
-    /// For whom a thread waits: the name of a label. `None` if it waits for no process, or if that
-    /// is not known.
-    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<String>;
+    /// For whom a thread waits. `None` if it waits for no process, or if that is not known.
+    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<WaitName>;
 }
 
 /// Records the processor time of a thread that no sample has, unless samples have had it since.

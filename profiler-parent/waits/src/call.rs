@@ -46,7 +46,12 @@ pub enum WaitSubject {
         count: u64,
     },
     /// The events of sets of descriptors.
-    Select,
+    Select {
+        /// The highest descriptor and 1.
+        count: u64,
+        /// The address of the set that is read from; 0 for none.
+        reads: u64,
+    },
     /// A time.
     Sleep,
     /// A signal.
@@ -103,7 +108,7 @@ impl WaitingCall {
             }
             libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => WaitSubject::Epoll(descriptor),
             libc::SYS_ppoll => poll(first, second),
-            libc::SYS_pselect6 => WaitSubject::Select,
+            libc::SYS_pselect6 => select(first, second),
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitSubject::Sleep,
             libc::SYS_rt_sigsuspend | libc::SYS_rt_sigtimedwait => WaitSubject::Signal,
             libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range => WaitSubject::Disk,
@@ -118,7 +123,7 @@ fn of_older_call(number: i64, [first, second, _]: [u64; 3]) -> WaitSubject {
     match number {
         libc::SYS_epoll_wait => WaitSubject::Epoll(first as u32 as i32),
         libc::SYS_poll => poll(first, second),
-        libc::SYS_select => WaitSubject::Select,
+        libc::SYS_select => select(first, second),
         libc::SYS_pause => WaitSubject::Signal,
         _ => WaitSubject::Other,
     }
@@ -132,6 +137,10 @@ const fn of_older_call(_: i64, _: [u64; 3]) -> WaitSubject {
 
 const fn poll(address: u64, count: u64) -> WaitSubject {
     WaitSubject::Poll { address, count }
+}
+
+const fn select(count: u64, reads: u64) -> WaitSubject {
+    WaitSubject::Select { count, reads }
 }
 
 /// The process of an argument; `None` for a group or for any child.

@@ -17,6 +17,9 @@
 //! |---|---|---|
 //! | 1 | `call` | what a system call waits for, by its arguments |
 //! | 1 | `object` | the object that a descriptor refers to |
+//! | 1 | `target` | what a thread waits for, and who can end the wait |
+//! | 1 | `members` | the descriptors in lists and sets of a call |
+//! | 1 | `tasks` | threads and children of a process |
 //! | 1 | `unix_sockets`, `tcp`, `file_locks` | the system's lists of sockets and locks |
 //! | 2 | `ends` | which processes hold a pipe or a socket |
 //! | 3 | `resolver` | finds the holders, with limits on the number of look-ups |
@@ -29,11 +32,16 @@
 mod call;
 mod ends;
 mod file_locks;
+mod members;
 mod object;
 mod resolver;
+mod target;
+mod tasks;
 mod tcp;
 mod unix_sockets;
 
 pub use call::{Direction, WaitSubject, WaitingCall};
+pub use members::ReadMemory;
 pub use object::WaitObject;
-pub use resolver::{Holders, ReadMemory, WaitKind, WaitResolver, WaitTarget};
+pub use resolver::WaitResolver;
+pub use target::{Holders, WaitKind, WaitTarget};

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use crate::call::{Direction, WaitSubject, WaitingCall};
 use crate::ends::Ends;
 use crate::file_locks;
+use crate::members::{MAX_MEMBERS, ReadMemory, polled, selected};
 use crate::object::{DescriptorTable, WaitObject};
+use crate::target::{Holders, WaitKind, WaitTarget};
+use crate::tasks;
 use crate::tcp::{TcpConnections, TcpPeer};
 use crate::unix_sockets::UnixSockets;
 
@@ -16,106 +19,8 @@ use crate::unix_sockets::UnixSockets;
 const MAX_LOOK_UPS: u32 = 400;
 /// The time between two readings of the descriptors of all processes, and of the tables of TCP.
 const READ_AGAIN: Duration = Duration::from_millis(500);
-/// The maximum number of members of a set that are looked at.
-const MAX_MEMBERS: usize = 16;
 /// The place of the owner's number behind the lock word of a mutex of glibc.
 const OWNER_AT: u64 = 8;
-
-/// The kind of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WaitKind {
-    /// A pipe, with a name or without.
-    Pipe,
-    /// A unix socket.
-    UnixSocket,
-    /// A connection of TCP.
-    Tcp,
-    /// A socket of another family.
-    Socket,
-    /// The end of a process.
-    Process,
-    /// A mutex of the C library.
-    Mutex,
-    /// A word of memory that another thread changes.
-    Word,
-    /// A lock on a file.
-    FileLock,
-    /// A counter of events.
-    EventCounter,
-    /// Several descriptors.
-    Events,
-    /// A time.
-    Sleep,
-    /// A signal.
-    Signal,
-    /// A terminal.
-    Terminal,
-    /// A file, a disk or a device.
-    File,
-    /// Another wait, or one that the system does not show.
-    Other,
-}
-
-impl WaitKind {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pipe => "pipe",
-            Self::UnixSocket => "unix socket",
-            Self::Tcp => "TCP",
-            Self::Socket => "socket",
-            Self::Process => "process",
-            Self::Mutex => "mutex",
-            Self::Word => "futex",
-            Self::FileLock => "file lock",
-            Self::EventCounter => "eventfd",
-            Self::Events => "events",
-            Self::Sleep => "sleep",
-            Self::Signal => "signal",
-            Self::Terminal => "terminal",
-            Self::File => "file",
-            Self::Other => "unknown",
-        }
-    }
-}
-
-/// Who can end a wait.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Holders {
-    /// These processes, ascending; not empty.
-    Processes(Vec<u32>),
-    /// A thread, by its number as its process sees it.
-    Thread(u32),
-    /// Any child of the process.
-    AnyChild,
-    /// A process on another machine, or in another network namespace, by its address.
-    Address(String),
-    /// Another process, which is not recorded or does not show its descriptors.
-    NotRecorded,
-    /// No process: time, a disk.
-    Nobody,
-    /// This cannot be known.
-    Unknown,
-}
-
-/// What a thread waits for, and for whom.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WaitTarget {
-    /// The kind of the wait.
-    pub kind: WaitKind,
-    /// Who can end it.
-    pub holders: Holders,
-}
-
-impl WaitTarget {
-    const fn new(kind: WaitKind, holders: Holders) -> Self {
-        Self { kind, holders }
-    }
-}
-
-/// Reads the memory of a process: fills all of the room, or returns false.
-pub type ReadMemory<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> bool;
 
 /// A thread that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +73,7 @@ impl WaitResolver {
         let waiter = Waiter {
             table: DescriptorTable { process, thread },
         };
-        let simple = |kind| Some(WaitTarget::new(kind, Holders::Nobody));
+        let simple = |kind| Some(WaitTarget::new(kind, Holders::NoProcess));
         match call.subject() {
             WaitSubject::Sleep => return simple(WaitKind::Sleep),
             WaitSubject::Signal => return simple(WaitKind::Signal),
@@ -176,7 +81,6 @@ impl WaitResolver {
             WaitSubject::Other => {
                 return Some(WaitTarget::new(WaitKind::Other, Holders::Unknown));
             }
-            WaitSubject::Child(child) => return Some(for_child(child)),
             _ => {}
         }
         self.may_look_up().then(|| match call.subject() {
@@ -186,7 +90,10 @@ impl WaitResolver {
             WaitSubject::ChildOfDescriptor(descriptor) => {
                 self.for_descriptor(waiter, descriptor, None, processes)
             }
-            WaitSubject::Word { address, is_lock } => for_word(thread, address, is_lock, memory),
+            WaitSubject::Child(child) => for_child(process, child),
+            WaitSubject::Word { address, is_lock } => {
+                for_word((process, thread), address, is_lock, memory)
+            }
             WaitSubject::FileLock(_) => for_file_lock(process),
             WaitSubject::Epoll(descriptor) => {
                 let members = waiter.table.members_of_epoll(descriptor, MAX_MEMBERS);
@@ -194,6 +101,10 @@ impl WaitResolver {
             }
             WaitSubject::Poll { address, count } => {
                 let members = polled(address, count, memory);
+                self.for_all(waiter, &members, processes)
+            }
+            WaitSubject::Select { count, reads } => {
+                let members = selected(count, reads, memory);
                 self.for_all(waiter, &members, processes)
             }
             _ => WaitTarget::new(WaitKind::Events, Holders::Unknown),
@@ -266,9 +177,9 @@ impl WaitResolver {
                 WaitTarget::new(WaitKind::Process, Holders::Processes(vec![pid]))
             }
             WaitObject::Epoll => WaitTarget::new(WaitKind::Events, Holders::Unknown),
-            WaitObject::Timer => WaitTarget::new(WaitKind::Sleep, Holders::Nobody),
-            WaitObject::Terminal => WaitTarget::new(WaitKind::Terminal, Holders::Nobody),
-            WaitObject::File => WaitTarget::new(WaitKind::File, Holders::Nobody),
+            WaitObject::Timer => WaitTarget::new(WaitKind::Sleep, Holders::NoProcess),
+            WaitObject::Terminal => WaitTarget::new(WaitKind::Terminal, Holders::NoProcess),
+            WaitObject::File => WaitTarget::new(WaitKind::File, Holders::NoProcess),
         }
     }
 
@@ -326,22 +237,38 @@ impl WaitResolver {
     }
 }
 
-fn for_child(child: Option<u32>) -> WaitTarget {
-    let holders = child.map_or(Holders::AnyChild, |child| Holders::Processes(vec![child]));
+fn for_child(process: u32, child: Option<u32>) -> WaitTarget {
+    let children = match child {
+        Some(child) => tasks::child(process, child).into_iter().collect(),
+        None => tasks::children(process),
+    };
+    let holders = if children.is_empty() {
+        Holders::Unknown
+    } else {
+        Holders::Processes(children)
+    };
     WaitTarget::new(WaitKind::Process, holders)
 }
 
 /// The wait for a word of memory. The mutexes of the C library contain the number of their owner.
-fn for_word(thread: u32, address: u64, is_lock: bool, memory: ReadMemory<'_>) -> WaitTarget {
+fn for_word(
+    (process, thread): (u32, u32),
+    address: u64,
+    is_lock: bool,
+    memory: ReadMemory<'_>,
+) -> WaitTarget {
     let mut room = [0; 4];
     let owner = address.wrapping_add(OWNER_AT);
     let is_read = is_lock && memory(owner, &mut room);
     let owner = u32::from_ne_bytes(room);
-    let is_thread = owner != thread && (1..1 << 22).contains(&owner);
-    if is_read && is_thread {
-        WaitTarget::new(WaitKind::Mutex, Holders::Thread(owner))
-    } else {
-        WaitTarget::new(WaitKind::Word, Holders::Unknown)
+    let may_be_thread = is_read && owner != thread && (1..1 << 22).contains(&owner);
+    let found = may_be_thread.then(|| tasks::thread(process, owner));
+    match found.flatten() {
+        Some((other, _)) if other != process => {
+            WaitTarget::new(WaitKind::Mutex, Holders::Processes(vec![other]))
+        }
+        Some((_, owner)) => WaitTarget::new(WaitKind::Mutex, Holders::Thread(owner)),
+        None => WaitTarget::new(WaitKind::Word, Holders::Unknown),
     }
 }
 
@@ -350,25 +277,6 @@ fn for_file_lock(process: u32) -> WaitTarget {
     let holder = file_locks::holder(&locks, process);
     let holders = holder.map_or(Holders::Unknown, |holder| Holders::Processes(vec![holder]));
     WaitTarget::new(WaitKind::FileLock, holders)
-}
-
-/// The descriptors in a list of `struct pollfd`.
-fn polled(address: u64, count: u64, memory: ReadMemory<'_>) -> Vec<i32> {
-    const ENTRY_BYTES: usize = 8;
-    let count = usize::try_from(count)
-        .unwrap_or(usize::MAX)
-        .min(MAX_MEMBERS);
-    let mut room = vec![0; count * ENTRY_BYTES];
-    if !memory(address, &mut room) {
-        return Vec::new();
-    }
-    let (entries, _) = room.as_chunks::<ENTRY_BYTES>();
-    let descriptor = |entry: &[u8; ENTRY_BYTES]| {
-        let [a, b, c, d, ..] = *entry;
-        i32::from_ne_bytes([a, b, c, d])
-    };
-    let all = entries.iter().map(descriptor);
-    all.filter(|descriptor| *descriptor >= 0).collect()
 }
 
 /// The processes of several waits together.
@@ -472,26 +380,50 @@ mod tests {
         assert_eq!(listens.holders, Holders::Unknown);
     }
 
+    /// The wait for a lock whose owner is the thread with this number.
+    fn for_lock_of(owner: u32) -> WaitTarget {
+        let lock = call(libc::SYS_futex, [64, 128, 2]);
+        let mut memory = |address: u64, room: &mut [u8]| {
+            assert_eq!(address, 72);
+            room.copy_from_slice(&owner.to_ne_bytes());
+            true
+        };
+        let own = std::process::id();
+        let mut resolver = WaitResolver::new();
+        let target = resolver.resolve((own, own), &lock, &Vec::new, &mut memory);
+        target.unwrap()
+    }
+
     #[test]
     fn a_mutex_has_its_owner_and_another_word_has_none() {
-        let lock = call(libc::SYS_futex, [64, 128, 2]);
-        let owned_by = |owner: u32| {
-            let mut resolver = WaitResolver::new();
-            let mut memory = |address: u64, room: &mut [u8]| {
-                assert_eq!(address, 72);
-                room.copy_from_slice(&owner.to_ne_bytes());
-                true
-            };
-            let none = || Vec::new();
-            resolver.resolve((5, 5), &lock, &none, &mut memory).unwrap()
-        };
-        assert_eq!(
-            owned_by(7),
-            WaitTarget::new(WaitKind::Mutex, Holders::Thread(7))
-        );
-        for no_owner in [0, 5, u32::MAX] {
-            assert_eq!(owned_by(no_owner).holders, Holders::Unknown, "{no_owner}");
+        let (numbers, number) = std::sync::mpsc::channel();
+        let (done, waits) = std::sync::mpsc::channel::<()>();
+        let owner = std::thread::spawn(move || {
+            numbers.send(rustix::thread::gettid()).unwrap();
+            let _ = waits.recv();
+        });
+        let number = number.recv().unwrap().as_raw_nonzero().get();
+        let number = u32::try_from(number).unwrap();
+        let of_thread = WaitTarget::new(WaitKind::Mutex, Holders::Thread(number));
+        assert_eq!(for_lock_of(number), of_thread);
+        for no_owner in [0, std::process::id(), u32::MAX] {
+            assert_eq!(
+                for_lock_of(no_owner).holders,
+                Holders::Unknown,
+                "{no_owner}"
+            );
         }
+        drop(done);
+        owner.join().unwrap();
+    }
+
+    #[test]
+    fn a_mutex_in_shared_memory_has_the_process_of_its_owner() {
+        let mut other = Command::new("sleep").arg("100").spawn().unwrap();
+        let holders = Holders::Processes(vec![other.id()]);
+        assert_eq!(for_lock_of(other.id()).holders, holders);
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     #[test]

@@ -13,7 +13,8 @@ use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
     BegunSample, LoadedFile, LookBudget, LookHelp, ObservedClock, ObservedFiles, ObservedPlace,
-    ObservedProcess, ObservedStack, ObservedThreads, SampledThread, WaitingThread, WantedSample,
+    ObservedProcess, ObservedStack, ObservedThreads, SampledThread, WaitName, WaitingThread,
+    WantedSample,
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
@@ -430,7 +431,7 @@ impl LookHelp for Help<'_> {
         known.2.is_over(LOOK) && find_files(known, (files, self.symbols), process)
     }
 
-    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<String> {
+    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<WaitName> {
         self.names.for_whom(self.pid, thread)
     }
 }

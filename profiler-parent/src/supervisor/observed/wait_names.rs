@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::observed::WaitingThread;
+use profiler_core::internal::observed::{WaitName, WaitingThread};
+use profiler_json::{Awaited, Numbered, WaitLabel};
 use profiler_waits::{Holders, WaitResolver, WaitTarget, WaitingCall};
 
 use crate::process_table::ProcessTable;
@@ -35,7 +36,7 @@ impl WaitNames {
         &mut self,
         pid: ProcessId,
         waiting: &WaitingThread<'_>,
-    ) -> Option<String> {
+    ) -> Option<WaitName> {
         let call = WaitingCall {
             number: waiting.call,
             arguments: waiting.arguments,
@@ -47,36 +48,38 @@ impl WaitNames {
         let target = self
             .resolver
             .resolve((pid.get(), thread), &call, &all, &mut memory)?;
-        self.name(pid, &target)
+        let is_lasting = !target.changes_holder();
+        let name = self.name(pid, target)?;
+        Some(WaitName { name, is_lasting })
     }
 
-    fn name(&self, pid: ProcessId, target: &WaitTarget) -> Option<String> {
-        let whom = match &target.holders {
-            Holders::Processes(all) if *all == [pid.get()] => "itself".to_owned(),
+    fn name(&self, pid: ProcessId, target: WaitTarget) -> Option<String> {
+        let whom = match target.holders {
+            Holders::Processes(all) if all == [pid.get()] => Awaited::Itself,
             Holders::Processes(all) if all.len() > MAX_LISTED => {
-                format!("one of {} processes", all.len())
+                Awaited::OneOf(u32::try_from(all.len()).unwrap_or(u32::MAX))
             }
             Holders::Processes(all) => {
-                let names: Vec<String> = all.iter().map(|pid| self.name_of(*pid)).collect();
-                names.join(" or ")
+                Awaited::Processes(all.into_iter().map(|pid| self.process(pid)).collect())
             }
-            Holders::Thread(thread) => {
-                let name = comm(&format!("/proc/{pid}/task/{thread}/comm"));
-                format!("thread {} [{thread}]", name.unwrap_or_default())
-            }
-            Holders::AnyChild => "any child".to_owned(),
-            Holders::Address(address) => address.clone(),
-            Holders::NotRecorded => "another process, which is not recorded".to_owned(),
-            Holders::Nobody | Holders::Unknown => return None,
+            Holders::Thread(number) => Awaited::Thread(Numbered {
+                name: comm(&format!("/proc/{pid}/task/{number}/comm")).unwrap_or_default(),
+                number,
+            }),
+            Holders::Address(address) => Awaited::Address(address),
+            Holders::NotRecorded => Awaited::NotRecorded,
+            Holders::NoProcess | Holders::Unknown => return None,
         };
-        Some(format!("waiting for {whom} ({})", target.kind.name()))
+        let kind = target.kind.name().to_owned();
+        Some(WaitLabel { whom, kind }.to_string())
     }
 
     /// The name of a process, and its number: several processes may have one name.
-    fn name_of(&self, pid: u32) -> String {
-        let name = self.processes.name_of_running(ProcessId::new(pid));
-        let name = name.or_else(|| comm(&format!("/proc/{pid}/comm")));
-        format!("{} [{pid}]", name.as_deref().unwrap_or("process"))
+    fn process(&self, number: u32) -> Numbered {
+        let name = self.processes.name_of_running(ProcessId::new(number));
+        let name = name.or_else(|| comm(&format!("/proc/{number}/comm")));
+        let name = name.unwrap_or_else(|| "process".to_owned());
+        Numbered { name, number }
     }
 }
 

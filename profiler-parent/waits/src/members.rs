@@ -1,0 +1,78 @@
+//! The descriptors in the lists and sets that a call refers to in the memory of its process.
+
+/// The maximum number of descriptors that are looked at.
+pub(crate) const MAX_MEMBERS: usize = 16;
+/// The number of descriptors in the sets of `select`.
+const SET_BITS: u64 = 1024;
+
+/// Reads the memory of a process: fills all of the room, or returns false.
+pub type ReadMemory<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> bool;
+
+/// The descriptors in a list of `struct pollfd`.
+pub(crate) fn polled(address: u64, count: u64, memory: ReadMemory<'_>) -> Vec<i32> {
+    const ENTRY_BYTES: usize = 8;
+    let count = usize::try_from(count)
+        .unwrap_or(usize::MAX)
+        .min(MAX_MEMBERS);
+    let mut room = vec![0; count * ENTRY_BYTES];
+    if !memory(address, &mut room) {
+        return Vec::new();
+    }
+    let (entries, _) = room.as_chunks::<ENTRY_BYTES>();
+    let descriptor = |entry: &[u8; ENTRY_BYTES]| {
+        let [a, b, c, d, ..] = *entry;
+        i32::from_ne_bytes([a, b, c, d])
+    };
+    let all = entries.iter().map(descriptor);
+    all.filter(|descriptor| *descriptor >= 0).collect()
+}
+
+/// The descriptors in a set of `select`, of which the first `count` bits count.
+pub(crate) fn selected(count: u64, address: u64, memory: ReadMemory<'_>) -> Vec<i32> {
+    let count = count.min(SET_BITS);
+    let words = usize::try_from(count.div_ceil(64)).unwrap_or(0);
+    let mut room = vec![0; words * size_of::<u64>()];
+    if address == 0 || !memory(address, &mut room) {
+        return Vec::new();
+    }
+    let (words, _) = room.as_chunks::<{ size_of::<u64>() }>();
+    let is_set = |bit: &u64| {
+        let word = usize::try_from(bit / 64).unwrap_or(usize::MAX);
+        let word = words.get(word).map_or(0, |word| u64::from_ne_bytes(*word));
+        word >> (bit % 64) & 1 == 1
+    };
+    let all = (0..count).filter(is_set);
+    all.filter_map(|bit| i32::try_from(bit).ok())
+        .take(MAX_MEMBERS)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_its_descriptors_without_the_switched_off_ones() {
+        let mut memory = |_: u64, room: &mut [u8]| {
+            let entry = |descriptor: i32| [descriptor.to_ne_bytes(), [1; 4]].concat();
+            room.copy_from_slice(&[entry(5), entry(-1), entry(9)].concat());
+            true
+        };
+        assert_eq!(polled(64, 3, &mut memory), [5, 9]);
+        assert!(polled(64, 3, &mut |_, _| false).is_empty());
+    }
+
+    #[test]
+    fn a_set_has_the_descriptors_whose_bits_are_set_up_to_its_count() {
+        let mut memory = |_: u64, room: &mut [u8]| {
+            room.fill(0);
+            room[0] = 0b1001;
+            room[8] = 0b11;
+            true
+        };
+        assert_eq!(selected(65, 64, &mut memory), [0, 3, 64]);
+        assert_eq!(selected(u64::MAX, 64, &mut memory), [0, 3, 64, 65]);
+        assert!(selected(65, 0, &mut memory).is_empty(), "no set");
+        assert!(selected(65, 64, &mut |_, _| false).is_empty());
+    }
+}

@@ -1,0 +1,341 @@
+//! The critical path: the chain of what had to be done, one after the other, until an end.
+//!
+//! Called by `profiler waits --path`. It is found backwards, as in critical path analysis of traces
+//! (Yang and Miller, 1988): from the end of a thread's work to the begin of the work; where the thread
+//! waits for another process, that process's thread is on the path, until it waits itself. Wake-ups
+//! are not recorded, so the path is as exact as the samples: looks at all processes are taken at almost
+//! the same time.
+//!
+//! Invariant: the segments follow each other without gap or overlap, so their times sum to the wall
+//! time.
+
+use std::collections::HashMap;
+
+use profiler_json::Awaited;
+use serde::Serialize;
+
+use super::meanwhile::{MAX_SHORT_NS, awaited};
+use super::places::Place;
+use super::timeline::{Interval, Piece, ProcessIndex, ThreadIndex, TimedProcess, Timeline};
+
+/// What the thread of a segment did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathState {
+    /// It ran.
+    Runs,
+    /// It waited, and for no process that the profile has: for time, a disk, another machine.
+    Waits,
+    /// It waited for a process that waited for it. Both are on the path, and the samples do not say
+    /// which.
+    WaitsMutually,
+    /// The profile does not say: it has no sample.
+    Unknown,
+}
+
+/// A part of the path in one function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PathSegment {
+    /// When.
+    pub time: Interval,
+    /// The name of the process.
+    pub process: String,
+    /// Its number in the profile.
+    pub pid: String,
+    /// The name of the thread.
+    pub thread: String,
+    /// What it did.
+    pub state: PathState,
+    /// In which function: the innermost one if it ran, otherwise the innermost one of the program.
+    pub function: String,
+}
+
+/// The time of a function on the path. Making it faster saves at most this time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathPart {
+    /// The name of the process.
+    pub process: String,
+    /// Its number in the profile.
+    pub pid: String,
+    /// What it did.
+    pub state: PathState,
+    /// In which function.
+    pub function: String,
+    /// For how long, in milliseconds.
+    pub ms: f64,
+    /// The share of the path, in percent.
+    pub percent: f64,
+}
+
+/// The critical path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CriticalPath {
+    /// From the start to the end.
+    pub segments: Vec<PathSegment>,
+    /// The functions, the longest first.
+    pub parts: Vec<PathPart>,
+    /// The length, in milliseconds.
+    pub ms: f64,
+}
+
+/// Where a path ends, and how far back it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathEnd {
+    /// The process.
+    pub process: ProcessIndex,
+    /// The thread.
+    pub thread: ThreadIndex,
+    /// The time of the path.
+    pub time: Interval,
+}
+
+/// Finds the path that ends with a thread's work.
+#[must_use]
+pub fn critical_path(timeline: &Timeline, end: PathEnd) -> CriticalPath {
+    let mut walk = Walk {
+        timeline,
+        from_ns: end.time.start_ns,
+        at_ns: end.time.end_ns,
+        segments: Vec::new(),
+    };
+    let mut here = (end.process, end.thread);
+    while walk.at_ns > walk.from_ns {
+        here = walk.step(here);
+    }
+    let mut segments = walk.segments;
+    segments.reverse();
+    CriticalPath {
+        parts: parts(&segments),
+        ms: end.time.length_ns() as f64 / 1e6,
+        segments,
+    }
+}
+
+/// A thread of a process.
+type Here = (ProcessIndex, ThreadIndex);
+
+struct Walk<'t> {
+    timeline: &'t Timeline,
+    from_ns: i64,
+    /// The path is known from here to its end.
+    at_ns: i64,
+    /// The last segment of the path is first.
+    segments: Vec<PathSegment>,
+}
+
+impl Walk<'_> {
+    /// Goes back by one segment. Returns the thread that is on the path before it.
+    fn step(&mut self, first: Here) -> Here {
+        let Some((piece, state)) = self.last_piece(first) else {
+            return self.before_its_begin(first);
+        };
+        let mut start_ns = piece.time.start_ns;
+        let (mut here, mut piece, mut state) = (first, piece, state);
+        let mut seen = vec![first];
+        while state == PathState::Waits {
+            let whom = self.whom(piece.place);
+            let Some(next) = whom.and_then(|whom| self.releaser(here, &whom)) else {
+                break;
+            };
+            if seen.contains(&next.0) {
+                state = PathState::WaitsMutually;
+                break;
+            }
+            seen.push(next.0);
+            (here, piece, state) = next;
+            // A look stands for the time since the look before it. A longer wait is known to have
+            // lasted, and the other side did several things in it.
+            if self.at_ns - start_ns > MAX_SHORT_NS {
+                start_ns = start_ns.max(piece.time.start_ns);
+            }
+        }
+        self.add(here, state, (start_ns, piece.place));
+        here
+    }
+
+    /// What a thread does right before the known part of the path. A piece that is partly a wait is two:
+    /// the thread waits first.
+    fn last_piece(&self, (process, thread): Here) -> Option<(Piece, PathState)> {
+        let thread = self.timeline.thread(process, thread)?;
+        let piece = *thread.piece_before(self.at_ns)?;
+        if piece.time.end_ns < self.at_ns {
+            // Nothing is known of the time between two samples.
+            let gap = Interval {
+                start_ns: piece.time.end_ns,
+                end_ns: self.at_ns,
+            };
+            let is_long = gap.length_ns() > piece.time.length_ns();
+            let state = if piece.is_running() && !is_long {
+                PathState::Runs
+            } else {
+                PathState::Waits
+            };
+            return Some((Piece { time: gap, ..piece }, state));
+        }
+        Some(halved(piece, self.at_ns))
+    }
+
+    fn whom(&self, place: Place) -> Option<Awaited> {
+        let label = self.timeline.places.label(place.label?)?;
+        Some(label.whom.clone())
+    }
+
+    /// The thread that could end a wait, and what it does: of the awaited processes, the one that runs,
+    /// or the main thread.
+    fn releaser(&self, (waiter, _): Here, whom: &Awaited) -> Option<(Here, Piece, PathState)> {
+        let threads: Vec<Here> = match whom {
+            Awaited::Thread(thread) => {
+                let process = self.timeline.process(waiter)?;
+                let wanted = u64::from(thread.number);
+                let found = process
+                    .threads
+                    .iter()
+                    .position(|one| one.number == wanted)?;
+                vec![(waiter, ThreadIndex(found))]
+            }
+            whom => {
+                let all = awaited(self.timeline, whom, self.at_ns).into_iter();
+                let others = all.filter(|one| *one != waiter);
+                others.flat_map(|index| self.threads_of(index)).collect()
+            }
+        };
+        let did = threads.into_iter().filter_map(|here| {
+            let thread = self.timeline.thread(here.0, here.1)?;
+            let near = *thread.piece_near(self.at_ns)?;
+            let (piece, state) = halved(near, self.at_ns);
+            let order = (state == PathState::Runs, thread.is_main, near.place.label);
+            Some((order, (here, piece, state)))
+        });
+        did.max_by_key(|(order, _)| *order).map(|(_, found)| found)
+    }
+
+    fn threads_of(&self, index: ProcessIndex) -> impl Iterator<Item = Here> + use<> {
+        let process = self.timeline.process(index);
+        let count = process.map_or(0, |process| process.threads.len());
+        (0..count).map(move |thread| (index, ThreadIndex(thread)))
+    }
+
+    /// Before the first sample of a thread, the one that has started it is on the path.
+    fn before_its_begin(&mut self, here: Here) -> Here {
+        if let Some(parent) = self.starter(here) {
+            return parent;
+        }
+        self.add(here, PathState::Unknown, (self.from_ns, Place::default()));
+        here
+    }
+
+    /// The program that the process executed before, or a thread of the process that was there before, or
+    /// the process that has started it.
+    fn starter(&self, (index, thread): Here) -> Option<Here> {
+        let process = self.timeline.process(index)?;
+        let is_there = |(index, thread): Here| {
+            let thread = self.timeline.thread(index, thread);
+            thread.is_some_and(|thread| thread.piece_before(self.at_ns).is_some())
+        };
+        let own = process.main_thread().filter(|main| *main != thread);
+        let own = own.map(|main| (index, main)).filter(|main| is_there(*main));
+        let earlier = || {
+            let pid = process.system_pid?;
+            let programs = self
+                .timeline
+                .indexed()
+                .filter(|(other, program)| *other != index && program.system_pid == Some(pid));
+            let mains =
+                programs.filter_map(|(other, program)| Some((other, program.main_thread()?)));
+            let end = |here: &Here| {
+                let thread = self.timeline.thread(here.0, here.1);
+                thread.and_then(|thread| Some(thread.life()?.end_ns))
+            };
+            mains.filter(|main| is_there(*main)).max_by_key(end)
+        };
+        own.or_else(earlier).or_else(|| {
+            let parent = self.timeline.process_at(process.parent?, self.at_ns)?;
+            let main = self.timeline.process(parent)?.main_thread()?;
+            Some((parent, main)).filter(|parent| is_there(*parent))
+        })
+    }
+
+    /// Adds what a thread did from an instant to the known part of the path.
+    fn add(&mut self, (process, thread): Here, state: PathState, (from, place): (i64, Place)) {
+        let start_ns = from.max(self.from_ns).min(self.at_ns - 1);
+        let time = Interval {
+            start_ns,
+            end_ns: self.at_ns,
+        };
+        self.at_ns = start_ns;
+        let name = match state {
+            PathState::Runs => self.timeline.places.name(place.innermost),
+            PathState::Waits | PathState::WaitsMutually => {
+                self.timeline.places.name(place.of_program)
+            }
+            PathState::Unknown => "",
+        };
+        let thread = self.timeline.thread(process, thread);
+        let of = self.timeline.process(process);
+        let segment = PathSegment {
+            time,
+            process: of.map_or_else(String::new, |process| process.name.clone()),
+            pid: of.map_or_else(String::new, |process: &TimedProcess| process.pid.clone()),
+            thread: thread.map_or_else(String::new, |thread| thread.name.clone()),
+            state,
+            function: name.to_owned(),
+        };
+        match self.segments.last_mut() {
+            Some(after) if is_continued(after, &segment) => after.time.start_ns = start_ns,
+            _ => self.segments.push(segment),
+        }
+    }
+}
+
+/// The part of a piece that ends at an instant, or the nearest one. A thread waits first, then it runs.
+fn halved(piece: Piece, at_ns: i64) -> (Piece, PathState) {
+    let begin = piece.begin_of_run();
+    let (start_ns, end_ns, state) = if at_ns > begin && begin < piece.time.end_ns {
+        (begin, piece.time.end_ns, PathState::Runs)
+    } else {
+        (piece.time.start_ns, begin, PathState::Waits)
+    };
+    let time = Interval { start_ns, end_ns };
+    (Piece { time, ..piece }, state)
+}
+
+fn is_continued(after: &PathSegment, before: &PathSegment) -> bool {
+    let key = |segment: &PathSegment| (segment.state, segment.pid.clone(), segment.thread.clone());
+    key(after) == key(before) && after.function == before.function
+}
+
+/// The functions of a path with their times, the longest first.
+fn parts(segments: &[PathSegment]) -> Vec<PathPart> {
+    let total: i64 = segments
+        .iter()
+        .map(|segment| segment.time.length_ns())
+        .sum();
+    let mut sums: HashMap<_, i64> = HashMap::new();
+    for segment in segments {
+        let PathSegment {
+            process,
+            pid,
+            state,
+            function,
+            ..
+        } = segment;
+        *sums.entry((pid, process, *state, function)).or_default() += segment.time.length_ns();
+    }
+    let mut all: Vec<_> = sums.into_iter().collect();
+    all.sort_by_key(|(key, ns)| (-ns, *key));
+    let part =
+        |((pid, process, state, function), ns): ((&String, &String, PathState, &String), i64)| {
+            PathPart {
+                process: process.clone(),
+                pid: pid.clone(),
+                state,
+                function: function.clone(),
+                ms: ns as f64 / 1e6,
+                percent: 100.0 * ns as f64 / total.max(1) as f64,
+            }
+        };
+    all.into_iter().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests;

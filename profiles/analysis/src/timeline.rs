@@ -1,0 +1,261 @@
+//! What each thread of each process did at each time.
+//!
+//! Filled by [`super::reading`], read by the analyses. A sample becomes a [`Piece`]: the time that it
+//! stands for, which ends when the sample was taken. The threads of all processes are looked at one
+//! right after the other, so the samples nearest to one instant tell what they did at that instant.
+//! Invariant: the pieces of a thread are in the order of their ends and do not overlap.
+
+use serde::Serialize;
+
+use super::places::{Place, Places};
+
+/// A range of time in nanoseconds since the start of the recording, without its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Interval {
+    /// The first instant.
+    pub start_ns: i64,
+    /// The first instant behind it.
+    pub end_ns: i64,
+}
+
+impl Interval {
+    /// Its length; not negative.
+    #[must_use]
+    pub const fn length_ns(self) -> i64 {
+        let length = self.end_ns.saturating_sub(self.start_ns);
+        if length < 0 { 0 } else { length }
+    }
+
+    /// The time that two ranges share. `None` if they share none.
+    #[must_use]
+    pub fn shared(self, other: Self) -> Option<Self> {
+        let start_ns = self.start_ns.max(other.start_ns);
+        let end_ns = self.end_ns.min(other.end_ns);
+        (start_ns < end_ns).then_some(Self { start_ns, end_ns })
+    }
+}
+
+/// The time that a sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// When. It ends when the sample was taken.
+    pub time: Interval,
+    /// The time that the sample stands for. Its sum over a thread is exact, and so is that of the
+    /// lengths of `time`; of one sample they may differ, as samples stand for whole ticks.
+    pub weight_ns: i64,
+    /// How long the thread ran in this time; at most all of it.
+    pub running_ns: i64,
+    /// Where it was.
+    pub place: Place,
+}
+
+impl Piece {
+    /// How long it waited.
+    #[must_use]
+    pub const fn waiting_ns(&self) -> i64 {
+        self.weight_ns - self.running_ns
+    }
+
+    /// When the thread began to run; the end if it did not.
+    #[must_use]
+    pub fn begin_of_run(&self) -> i64 {
+        let share = self.running_ns as f64 / self.weight_ns.max(1) as f64;
+        let ran = (self.time.length_ns() as f64 * share) as i64;
+        self.time.end_ns - ran.clamp(0, self.time.length_ns())
+    }
+
+    /// How far an instant is from that of the sample.
+    #[must_use]
+    pub const fn distance(&self, at_ns: i64) -> u64 {
+        self.time.end_ns.abs_diff(at_ns)
+    }
+
+    /// Whether an instant is in its time.
+    #[must_use]
+    pub const fn contains(&self, at_ns: i64) -> bool {
+        self.time.start_ns <= at_ns && at_ns <= self.time.end_ns
+    }
+
+    /// Whether the thread ran for most of the time.
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.running_ns > self.waiting_ns()
+    }
+}
+
+/// A sample that is farther from an instant says nothing about it.
+const MAX_DISTANCE: u64 = 100_000_000;
+
+/// The place of a process in [`Timeline::processes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessIndex(pub usize);
+
+/// The place of a thread in [`TimedProcess::threads`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadIndex(pub usize);
+
+/// A marker that is an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkerInterval {
+    /// When.
+    pub time: Interval,
+    /// The thread that has added it.
+    pub thread: ThreadIndex,
+}
+
+/// A thread.
+#[derive(Debug, Default)]
+pub struct TimedThread {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u64,
+    /// Whether it is the process's main thread.
+    pub is_main: bool,
+    /// What it did.
+    pub pieces: Vec<Piece>,
+}
+
+impl TimedThread {
+    /// From the beginning of its first piece to the end of its last one.
+    #[must_use]
+    pub fn life(&self) -> Option<Interval> {
+        let start_ns = self.pieces.first()?.time.start_ns;
+        let end_ns = self.pieces.last()?.time.end_ns;
+        Some(Interval { start_ns, end_ns })
+    }
+
+    /// The pieces that share time with an interval.
+    pub fn pieces_in(&self, time: Interval) -> impl Iterator<Item = &Piece> {
+        let from = self
+            .pieces
+            .partition_point(|piece| piece.time.end_ns <= time.start_ns);
+        let rest = self.pieces.iter().skip(from);
+        rest.take_while(move |piece| piece.time.start_ns < time.end_ns)
+    }
+
+    /// The piece whose sample is nearest to an instant, if that is in the thread's life.
+    #[must_use]
+    pub fn piece_near(&self, at_ns: i64) -> Option<&Piece> {
+        let from = self
+            .pieces
+            .partition_point(|piece| piece.time.end_ns < at_ns);
+        let before = from
+            .checked_sub(1)
+            .and_then(|before| self.pieces.get(before));
+        let after = self.pieces.get(from);
+        let after = after.filter(|piece| piece.time.start_ns <= at_ns);
+        let all = before.into_iter().chain(after);
+        all.filter(|piece| piece.distance(at_ns) <= MAX_DISTANCE || piece.contains(at_ns))
+            .min_by_key(|piece| piece.distance(at_ns))
+    }
+
+    /// The last piece that begins before an instant.
+    #[must_use]
+    pub fn piece_before(&self, at_ns: i64) -> Option<&Piece> {
+        let from = self
+            .pieces
+            .partition_point(|piece| piece.time.start_ns < at_ns);
+        self.pieces.get(from.checked_sub(1)?)
+    }
+}
+
+/// A process.
+#[derive(Debug, Default)]
+pub struct TimedProcess {
+    /// Its name.
+    pub name: String,
+    /// Its number in the profile, such as `12`, or `12.1` for the second program of process 12.
+    pub pid: String,
+    /// The system's number.
+    pub system_pid: Option<u64>,
+    /// The number of the process that started it.
+    pub parent: Option<u64>,
+    /// Its threads.
+    pub threads: Vec<TimedThread>,
+}
+
+impl TimedProcess {
+    /// From the beginning of the first piece of a thread to the end of the last one.
+    #[must_use]
+    pub fn life(&self) -> Option<Interval> {
+        let lives = self.threads.iter().filter_map(TimedThread::life);
+        lives.reduce(|one, other| Interval {
+            start_ns: one.start_ns.min(other.start_ns),
+            end_ns: one.end_ns.max(other.end_ns),
+        })
+    }
+
+    /// Its main thread, or the one that lived for the longest time.
+    #[must_use]
+    pub fn main_thread(&self) -> Option<ThreadIndex> {
+        let length = |thread: &TimedThread| thread.life().map_or(0, Interval::length_ns);
+        let all = self.threads.iter().enumerate();
+        let (index, _) = all.max_by_key(|(_, thread)| (thread.is_main, length(thread)))?;
+        Some(ThreadIndex(index))
+    }
+}
+
+/// All processes of a profile.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// The processes, in the order of the file.
+    pub processes: Vec<TimedProcess>,
+    /// The names of places.
+    pub places: Places,
+    /// The markers with the requested name, by process.
+    pub markers: Vec<(ProcessIndex, MarkerInterval)>,
+}
+
+impl Timeline {
+    /// The process with this place.
+    #[must_use]
+    pub fn process(&self, index: ProcessIndex) -> Option<&TimedProcess> {
+        self.processes.get(index.0)
+    }
+
+    /// The thread with this place.
+    #[must_use]
+    pub fn thread(&self, process: ProcessIndex, thread: ThreadIndex) -> Option<&TimedThread> {
+        self.process(process)?.threads.get(thread.0)
+    }
+
+    /// All processes with their places.
+    pub fn indexed(&self) -> impl Iterator<Item = (ProcessIndex, &TimedProcess)> {
+        let all = self.processes.iter().enumerate();
+        all.map(|(index, process)| (ProcessIndex(index), process))
+    }
+
+    /// The process that had a number of the system at an instant. Several programs that one process
+    /// has executed have the same number.
+    #[must_use]
+    pub fn process_at(&self, system_pid: u64, at_ns: i64) -> Option<ProcessIndex> {
+        let all = self.indexed().filter_map(|(index, process)| {
+            let life = process.life()?;
+            (process.system_pid == Some(system_pid)).then_some((index, life))
+        });
+        let distance = |life: Interval| {
+            let before = life.start_ns.saturating_sub(at_ns);
+            let after = at_ns.saturating_sub(life.end_ns);
+            before.max(after).max(0)
+        };
+        let (index, _) = all.min_by_key(|(_, life)| distance(*life))?;
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(start_ns: i64, end_ns: i64) -> Interval {
+        Interval { start_ns, end_ns }
+    }
+
+    #[test]
+    fn ranges_that_touch_share_nothing() {
+        assert_eq!(interval(0, 5).shared(interval(5, 9)), None);
+        assert_eq!(interval(0, 5).shared(interval(3, 9)), Some(interval(3, 5)));
+        assert_eq!(interval(5, 0).length_ns(), 0);
+    }
+}

@@ -1,0 +1,151 @@
+//! For whom each thread of each process waits, and for how long.
+//!
+//! Called by `profiler waits`. Invariant: the times of a thread's rows sum to the time in which it
+//! waited.
+
+use std::collections::HashMap;
+
+use profiler_json::Awaited;
+use serde::Serialize;
+
+use super::meanwhile::{Meanwhile, meanwhile};
+use super::places::{LabelId, NameId};
+use super::timeline::{Interval, ProcessIndex, TimedThread, Timeline};
+
+/// A wait with less than this part of its thread's life is not followed to the other side.
+const LEAST_PART: f64 = 0.01;
+
+/// The waits of a profile.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct WaitReport {
+    /// The threads, those of one process after another.
+    pub threads: Vec<ThreadWaits>,
+}
+
+/// The waits of one thread.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct ThreadWaits {
+    /// The name of its process.
+    pub process: String,
+    /// The process's number in the profile.
+    pub pid: String,
+    /// Its name.
+    pub thread: String,
+    /// Its number.
+    pub tid: u64,
+    /// The time of its samples, in milliseconds.
+    pub life_ms: f64,
+    /// How long it ran, in milliseconds.
+    pub running_ms: f64,
+    /// Its waits, the longest first.
+    pub waits: Vec<WaitRow>,
+}
+
+/// The waits at one place for one process.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct WaitRow {
+    /// The innermost function of the program.
+    pub place: String,
+    /// The kind of the wait, such as `pipe`; the innermost function if it is not known.
+    pub kind: String,
+    /// For whom; `None` if that is not known.
+    #[serde(rename = "for")]
+    pub whom: Option<String>,
+    /// For how long, in milliseconds.
+    pub ms: f64,
+    /// The share of the thread's life, in percent.
+    pub percent: f64,
+    /// What the other side did in this time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<Meanwhile>,
+}
+
+/// The waits at one place. Those with a label have the same one; the others are in the same function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    Known(NameId, LabelId),
+    Unknown(NameId, NameId),
+}
+
+/// The waits of all threads.
+#[must_use]
+pub fn wait_report(timeline: &Timeline) -> WaitReport {
+    let threads = timeline.indexed().flat_map(|(index, process)| {
+        let lived = process.threads.iter();
+        lived.filter_map(move |thread| of_thread(timeline, index, thread))
+    });
+    WaitReport {
+        threads: threads.collect(),
+    }
+}
+
+/// The waits of a thread. `None` if it has no samples.
+fn of_thread(
+    timeline: &Timeline,
+    index: ProcessIndex,
+    thread: &TimedThread,
+) -> Option<ThreadWaits> {
+    let process = timeline.process(index)?;
+    let lengths = thread.pieces.iter().map(|piece| piece.weight_ns);
+    let life = lengths.sum::<i64>();
+    let running: i64 = thread.pieces.iter().map(|piece| piece.running_ns).sum();
+    if life == 0 {
+        return None;
+    }
+    let mut waits: HashMap<Key, (i64, Vec<Interval>)> = HashMap::new();
+    for piece in thread.pieces.iter().filter(|piece| piece.waiting_ns() > 0) {
+        let place = piece.place;
+        let key = match place.label {
+            Some(label) => Key::Known(place.of_program, label),
+            None => Key::Unknown(place.of_program, place.innermost),
+        };
+        let (ns, intervals) = waits.entry(key).or_default();
+        *ns += piece.waiting_ns();
+        intervals.push(piece.time);
+    }
+    let mut waits: Vec<_> = waits.into_iter().collect();
+    waits.sort_by_key(|(key, (ns, _))| (-ns, *key));
+    let row = |(key, (ns, intervals)): (Key, (i64, Vec<Interval>))| {
+        row(timeline, index, (key, ns, &intervals), life)
+    };
+    Some(ThreadWaits {
+        process: process.name.clone(),
+        pid: process.pid.clone(),
+        thread: thread.name.clone(),
+        tid: thread.number,
+        life_ms: life as f64 / 1e6,
+        running_ms: running as f64 / 1e6,
+        waits: waits.into_iter().map(row).collect(),
+    })
+}
+
+fn row(
+    timeline: &Timeline,
+    waiter: ProcessIndex,
+    (key, ns, intervals): (Key, i64, &[Interval]),
+    life: i64,
+) -> WaitRow {
+    let places = &timeline.places;
+    let label = match key {
+        Key::Known(_, label) => places.label(label),
+        Key::Unknown(..) => None,
+    };
+    let (Key::Known(place, _) | Key::Unknown(place, _)) = key;
+    let innermost = match key {
+        Key::Unknown(_, innermost) => places.name(innermost),
+        Key::Known(..) => "",
+    };
+    let part = ns as f64 / life as f64;
+    let followed =
+        label.filter(|label| part >= LEAST_PART && matches!(label.whom, Awaited::Processes(_)));
+    WaitRow {
+        place: places.name(place).to_owned(),
+        kind: label.map_or(innermost, |label| &label.kind).to_owned(),
+        whom: label.map(|label| label.whom.to_string()),
+        ms: ns as f64 / 1e6,
+        percent: part * 100.0,
+        meanwhile: followed.map_or_else(Vec::new, |label| {
+            meanwhile(timeline, waiter, &label.whom, intervals)
+        }),
+    }
+}
