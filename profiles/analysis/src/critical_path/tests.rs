@@ -85,7 +85,7 @@ fn told(path: &CriticalPath) -> Vec<(String, String, i64)> {
             (
                 one.process.clone(),
                 one.function.clone(),
-                one.time.length_ns(),
+                one.time.length_ns() / UNIT,
             )
         })
         .collect()
