@@ -70,10 +70,10 @@ impl Piece {
         self.time.end_ns.abs_diff(at_ns)
     }
 
-    /// Whether an instant is in its time.
+    /// Whether an instant is in its time, or is its end.
     #[must_use]
     pub const fn contains(&self, at_ns: i64) -> bool {
-        self.time.start_ns <= at_ns && at_ns <= self.time.end_ns
+        self.time.start_ns < at_ns && at_ns <= self.time.end_ns
     }
 
     /// Whether the thread ran for most of the time.
@@ -144,7 +144,7 @@ impl TimedThread {
             .checked_sub(1)
             .and_then(|before| self.pieces.get(before));
         let after = self.pieces.get(from);
-        let after = after.filter(|piece| piece.time.start_ns <= at_ns);
+        let after = after.filter(|piece| piece.time.start_ns < at_ns);
         let all = before.into_iter().chain(after);
         all.filter(|piece| piece.distance(at_ns) <= MAX_DISTANCE || piece.contains(at_ns))
             .min_by_key(|piece| piece.distance(at_ns))
