@@ -91,7 +91,7 @@ pub mod observed {
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
-    pub use crate::sampler::observed_look::{LookBudget, LookHelp, WaitName, WaitingThread};
+    pub use crate::sampler::observed_look::{AwaitedName, LookBudget, LookHelp, WaitingThread};
     #[cfg(all(
         target_os = "linux",
         not(profiler_portable),

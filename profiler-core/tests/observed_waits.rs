@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::entry::Entry;
 use profiler_core::internal::observed::{
-    LookBudget, LookHelp, ObservedClock, ObservedFiles, ObservedPlace, ObservedProcess,
-    ObservedThreads, PoolProcess, PoolWriter, SampledThread, WaitName, WaitingThread,
+    AwaitedName, LookBudget, LookHelp, ObservedClock, ObservedFiles, ObservedPlace,
+    ObservedProcess, ObservedThreads, PoolProcess, PoolWriter, SampledThread, WaitingThread,
 };
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
@@ -87,9 +87,9 @@ impl Sleeper {
     fn look(&mut self) -> bool {
         self.clock.has_run();
         self.threads.note_clock(&self.clock);
-        let has_found = self
-            .threads
-            .begin_look(&mut self.process, &mut ENOUGH.clone());
+        let has_found =
+            self.threads
+                .begin_look(&mut self.process, &mut ENOUGH.clone(), &mut NoHelp);
         let files = &mut ObservedFiles::new();
         self.threads.end_look(files, &mut self.process, &mut NoHelp);
         has_found
@@ -141,8 +141,8 @@ impl LookHelp for NoHelp {
         false
     }
 
-    fn for_whom(&mut self, _: &WaitingThread<'_>) -> Option<WaitName> {
-        None
+    fn for_whom(&mut self, _: &WaitingThread<'_>) -> AwaitedName {
+        AwaitedName::None
     }
 }
 
@@ -187,7 +187,11 @@ fn a_sample_after_the_copy_of_a_stack_means_that_the_stack_is_not_recorded() {
     sleeper.clock.has_run();
     sleeper.threads.note_clock(&sleeper.clock);
     let process = &mut sleeper.process;
-    assert!(sleeper.threads.begin_look(process, &mut ENOUGH.clone()));
+    assert!(
+        sleeper
+            .threads
+            .begin_look(process, &mut ENOUGH.clone(), &mut NoHelp)
+    );
     let sample = SampledThread {
         row: 0,
         uses: 1,

@@ -54,6 +54,7 @@ native! {
     mod asking;
     mod cadence;
     mod covered_time;
+    mod callers;
     mod calls;
     mod elf;
     mod frame_pointer;

@@ -118,6 +118,12 @@ impl ObservedFiles {
         Self::default()
     }
 
+    /// The frames of the stack that was walked last, which has this number of frames.
+    pub(super) fn walked(&self, len: usize) -> &[PlacedFrame] {
+        let first = self.frames.len().saturating_sub(len);
+        self.frames.get(first..).unwrap_or_default()
+    }
+
     /// The number of files whose tables are kept.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -399,8 +405,8 @@ impl ObservedProcess {
         walked: Walked,
         label: Option<Frame>,
     ) -> bool {
-        let first = files.frames.len().saturating_sub(walked.len);
         files.plain.clear();
+        let first = files.frames.len().saturating_sub(walked.len);
         let frames = files.frames.get(first..).unwrap_or_default();
         let frames = frames.iter().map(|(frame, _)| *frame);
         let is_shown = |frame: &Frame| match frame {

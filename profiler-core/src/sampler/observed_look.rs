@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use super::callers::{self, Callers};
 use super::calls::CodeBytes;
 use super::covered_time::{CoveredTime, time_of_ns};
 use super::looking::MAX_UNTAKEN;
@@ -21,8 +22,9 @@ use super::observed_threads::{ObservedThread, ThreadTable};
 use super::schedule::now;
 use super::stack_copy::STACK_BYTES;
 use super::unwind::Copied;
-use super::wait_period::WaitPlace;
+use super::wait_period::{WaitContext, WaitPlace};
 use super::writer::SampleSpan;
+use crate::entry::stack::Frame;
 use crate::ids::ThreadId;
 use crate::sys::native::other_process::{MemoryKind, OtherMemory, OtherProcess};
 use crate::sys::native::tasks::{Doing, Wait};
@@ -75,6 +77,8 @@ struct FoundWait {
     is_cut: bool,
     /// Whether the wait ended before its stack was copied: it gets a stack that is known.
     has_ended: bool,
+    /// For whom the thread waits: a label.
+    whom: Option<Frame>,
 }
 
 /// What a look has found.
@@ -116,7 +120,7 @@ impl LookTaken {
         (process, other): (&mut ObservedProcess, &OtherProcess),
         (tid, thread): (ThreadId, &mut ObservedThread),
         times: LookTimes,
-        budget: &mut LookBudget,
+        (budget, help): (&mut LookBudget, &mut dyn LookHelp),
     ) {
         let Some(listed) = thread.listed else { return };
         budget.threads = budget.threads.saturating_sub(1);
@@ -146,15 +150,15 @@ impl LookTaken {
         if thread.unrecorded_ns() >= times.sampling_ns.saturating_mul(MAX_UNTAKEN) {
             self.times.push((tid, Timestamp::now()));
         }
-        self.examine(other, (tid, listed), thread, budget);
+        self.examine((process, other), (tid, listed), thread, (budget, help));
     }
 
     fn examine(
         &mut self,
-        other: &OtherProcess,
+        (process, other): (&mut ObservedProcess, &OtherProcess),
         (tid, listed): (ThreadId, ThreadId),
         thread: &mut ObservedThread,
-        budget: &mut LookBudget,
+        (budget, help): (&mut LookBudget, &mut dyn LookHelp),
     ) {
         let place = match other.doing(listed) {
             Doing::Running => return thread.waits.has_run(false),
@@ -163,7 +167,9 @@ impl LookTaken {
             _ if other.has_ended(listed) => return thread.waits.has_run(true),
             _ => WaitPlace::Unknown,
         };
-        if thread.waits.is_recorded(place) {
+        let known = thread.waits.context_at(place);
+        let whom = self.whom((process, other), (listed, place), known, help);
+        if known.is_some_and(|known| self.is_same(other, place, known, whom)) {
             // The thread has run, and waits again where it waited before. Only its own samples
             // show what it did in between.
             thread.waits.has_run(true);
@@ -175,12 +181,63 @@ impl LookTaken {
         }
         budget.stacks -= 1;
         match place {
-            WaitPlace::Known(wait) => self.copy(other, (tid, listed), thread, wait),
+            WaitPlace::Known(wait) => self.copy(other, (tid, listed), thread, (wait, whom)),
             WaitPlace::Unknown => {
                 self.is_refused = true;
-                self.found((tid, place), Timestamp::now(), 0..0, false);
+                self.found((tid, place), Timestamp::now(), (0..0, false), whom);
             }
         }
+    }
+
+    /// For whom a thread waits. If it cannot be looked up now, it is the same as in the recorded wait
+    /// at this place.
+    fn whom(
+        &mut self,
+        (process, other): (&mut ObservedProcess, &OtherProcess),
+        (listed, place): (ThreadId, WaitPlace),
+        known: Option<WaitContext>,
+        help: &mut dyn LookHelp,
+    ) -> Option<Frame> {
+        let WaitPlace::Known(wait) = place else {
+            return None;
+        };
+        let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
+        let waiting = WaitingThread {
+            thread: listed,
+            call: wait.call,
+            arguments: wait.arguments,
+            memory,
+        };
+        match help.for_whom(&waiting) {
+            AwaitedName::Known(name) => process.wait_label(&name),
+            AwaitedName::None => None,
+            AwaitedName::NotLookedUp => known?.label,
+        }
+    }
+
+    /// Whether a thread that has run waits in the recorded wait again: called by the same functions,
+    /// and for the same process.
+    fn is_same(
+        &mut self,
+        other: &OtherProcess,
+        place: WaitPlace,
+        known: WaitContext,
+        whom: Option<Frame>,
+    ) -> bool {
+        let WaitPlace::Known(wait) = place else {
+            return true;
+        };
+        if known.label != whom {
+            return false;
+        }
+        let mut room = [0; callers::MAX_WORDS];
+        let needed = known.callers.needed();
+        let Some(room) = room.get_mut(..needed).filter(|room| !room.is_empty()) else {
+            return true;
+        };
+        let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
+        let read = memory.read_words(wait.sp & !7, room, MemoryKind::Private);
+        read.bytes < needed * size_of::<u64>() || known.callers.are_in(room)
     }
 
     /// Copies the stack of a waiting thread. If it no longer waits there, and no stack of this place
@@ -190,7 +247,7 @@ impl LookTaken {
         other: &OtherProcess,
         (tid, listed): (ThreadId, ThreadId),
         thread: &ObservedThread,
-        wait: Wait,
+        (wait, whom): (Wait, Option<Frame>),
     ) {
         let at = Timestamp::now();
         let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
@@ -205,7 +262,12 @@ impl LookTaken {
         self.is_refused |= read.is_forbidden;
         if is_whole {
             let is_cut = read.is_cut || read.bytes >= STACK_BYTES;
-            self.found((tid, WaitPlace::Known(wait)), at, start..end, is_cut);
+            self.found(
+                (tid, WaitPlace::Known(wait)),
+                at,
+                (start..end, is_cut),
+                whom,
+            );
         } else if thread.stacks.find(WaitPlace::Known(wait)).is_some() {
             self.waits.push(FoundWait {
                 tid,
@@ -214,6 +276,7 @@ impl LookTaken {
                 words: start..start,
                 is_cut: false,
                 has_ended: true,
+                whom,
             });
         }
     }
@@ -222,8 +285,8 @@ impl LookTaken {
         &mut self,
         (tid, place): (ThreadId, WaitPlace),
         at: Timestamp,
-        words: Range<usize>,
-        is_cut: bool,
+        (words, is_cut): (Range<usize>, bool),
+        whom: Option<Frame>,
     ) {
         self.waits.push(FoundWait {
             tid,
@@ -232,6 +295,7 @@ impl LookTaken {
             words,
             is_cut,
             has_ended: false,
+            whom,
         });
     }
 
@@ -267,29 +331,38 @@ impl LookTaken {
             thread.begin_row(process, found.tid, at);
             let span = SampleSpan::wait(time.begin_wait(at, unsampled, times.tick));
             let sample = (at, 0, span);
-            if self.record_wait((files, process), (found, thread), sample, help) {
+            let callers = self.record_wait((files, process), (found, thread), sample, help);
+            if let Some(callers) = callers {
                 thread.waits.begin(found.place, found.at, now(), time);
+                let label = found.whom;
+                thread.waits.set_context(WaitContext { callers, label });
             }
         }
         recorded
     }
 
+    /// Records a wait. Returns its callers; `None` if it was dropped.
     fn record_wait(
         &self,
         (files, process): (&mut ObservedFiles, &mut ObservedProcess),
         (found, thread): (&FoundWait, &mut ObservedThread),
         sample: (Timestamp, u64, SampleSpan),
         help: &mut dyn LookHelp,
-    ) -> bool {
+    ) -> Option<Callers> {
+        let label = found.whom;
         if found.has_ended {
-            let known = thread.stacks.find(found.place);
-            return known.is_some_and(|known| {
-                let ends = (known.is_cut, known.has_failed);
-                process.add_frames(found.tid, sample, &known.frames, ends)
-            });
+            let known = thread.stacks.find(found.place)?;
+            let ends = (known.is_cut, known.has_failed);
+            files.plain.clear();
+            files
+                .plain
+                .extend(known.frames.iter().copied().chain(label));
+            let is_recorded = process.add_frames(found.tid, sample, &files.plain, ends);
+            return is_recorded.then(Callers::default);
         }
         let (WaitPlace::Known(wait), Some(memory)) = (found.place, &self.memory) else {
-            return process.add_bare(found.tid, sample);
+            let is_recorded = process.add_bare(found.tid, sample);
+            return is_recorded.then(Callers::default);
         };
         let stack = Copied {
             start: wait.sp & !7,
@@ -302,23 +375,15 @@ impl LookTaken {
             walked = process.walk_waiting(files, wait, &stack, &code);
         }
         let ends = (walked.cut, walked.failed);
-        let waiting = WaitingThread {
-            thread: thread.listed.unwrap_or(found.tid),
-            call: wait.call,
-            arguments: wait.arguments,
-            memory,
-        };
-        let for_whom = help.for_whom(&waiting);
-        let is_lasting = for_whom.as_ref().is_none_or(|wait| wait.is_lasting);
-        let label = for_whom.and_then(|wait| process.wait_label(&wait.name));
+        let callers = Callers::of((stack.start, stack.words), files.walked(walked.len));
         let is_recorded = process.add_walked(files, found.tid, sample, walked, label);
         let kept = match files.plain.as_slice() {
             // The label, which the next wait at this place may not have.
-            [frames @ .., _] if label.is_some() && !is_lasting => frames,
+            [frames @ .., _] if label.is_some() => frames,
             frames => frames,
         };
         thread.stacks.note(found.place, kept, ends);
-        is_recorded
+        is_recorded.then_some(callers)
     }
 }
 
@@ -344,11 +409,13 @@ impl WaitingThread<'_> {
 
 /// For whom a thread waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitName {
-    /// The name of a label.
-    pub name: String,
-    /// Whether the thread waits for the same process whenever it is in the same call.
-    pub is_lasting: bool,
+pub enum AwaitedName {
+    /// The name of the label that shows it.
+    Known(String),
+    /// It waits for no process, or for whom is not known.
+    None,
+    /// This could not be looked up now.
+    NotLookedUp,
 }
 
 /// What a look needs from the session.
@@ -356,8 +423,8 @@ pub trait LookHelp {
     /// Looks for files that a process has loaded, and returns whether there are new ones.
     fn find_files(&mut self, files: &mut ObservedFiles, process: &mut ObservedProcess) -> bool;
 
-    /// For whom a thread waits. `None` if it waits for no process, or if that is not known.
-    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<WaitName>;
+    /// For whom a thread waits.
+    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> AwaitedName;
 }
 
 /// Records the processor time of a thread that no sample has, unless samples have had it since.

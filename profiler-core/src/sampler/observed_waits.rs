@@ -311,7 +311,12 @@ impl ObservedThreads {
 
     /// Begins a look: reads states and counters, and copies stacks. True if there is anything to
     /// record, by [`Self::end_look`].
-    pub fn begin_look(&mut self, process: &mut ObservedProcess, budget: &mut LookBudget) -> bool {
+    pub fn begin_look(
+        &mut self,
+        process: &mut ObservedProcess,
+        budget: &mut LookBudget,
+        help: &mut dyn LookHelp,
+    ) -> bool {
         self.began_look = now();
         self.next_look = self.began_look + PAUSE;
         self.taken = LookTaken::default();
@@ -326,7 +331,7 @@ impl ObservedThreads {
         self.count(process, other);
         if self.looks {
             self.update_threads(process, other);
-            self.take_states(process, other, budget);
+            self.take_states(process, other, (budget, help));
         } else {
             self.needs_look = false;
         }
@@ -412,7 +417,7 @@ impl ObservedThreads {
         &mut self,
         process: &mut ObservedProcess,
         other: &OtherProcess,
-        budget: &mut LookBudget,
+        (budget, help): (&mut LookBudget, &mut dyn LookHelp),
     ) {
         let since = self.clock.since;
         let moment = self.began_look;
@@ -440,7 +445,7 @@ impl ObservedThreads {
                 break;
             }
             self.taken
-                .take((process, other), (tid, thread), times, budget);
+                .take((process, other), (tid, thread), times, (budget, help));
             self.looked_last = tid;
         }
         self.is_part = budget.is_spent();

@@ -12,7 +12,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::callers::Callers;
 use super::covered_time::CoveredTime;
+use crate::entry::stack::Frame;
 use crate::sys::native::tasks::Wait;
 use crate::time::Timestamp;
 
@@ -44,10 +46,21 @@ pub(super) enum WaitPlace {
     Unknown,
 }
 
+/// What distinguishes two waits at the same place. A look at threads of its own process compares only
+/// the place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WaitContext {
+    /// The functions that wait.
+    pub(super) callers: Callers,
+    /// For whom the thread waits.
+    pub(super) label: Option<Frame>,
+}
+
 /// A wait that is shown by the last entry of its thread.
 #[derive(Clone, Copy, Debug)]
 struct RecordedWait {
     place: WaitPlace,
+    context: WaitContext,
     /// The last time at which the thread was known to wait: the last look that found this wait, or
     /// a later pass before which no thread had run.
     until: Timestamp,
@@ -146,6 +159,19 @@ impl WaitPeriod {
         self.now.is_some_and(|now| now.place == place)
     }
 
+    /// The context of the recorded wait, if that is at this place.
+    pub(super) fn context_at(&self, place: WaitPlace) -> Option<WaitContext> {
+        let now = self.now.filter(|now| now.place == place)?;
+        Some(now.context)
+    }
+
+    /// Sets the context of the recorded wait.
+    pub(super) fn set_context(&mut self, context: WaitContext) {
+        if let Some(now) = &mut self.now {
+            now.context = context;
+        }
+    }
+
     /// Notes a look that found the same state.
     pub(super) fn goes_on(&mut self, at: Timestamp, moment: Instant) {
         if let Some(now) = &mut self.now {
@@ -175,6 +201,7 @@ impl WaitPeriod {
         self.time = time;
         self.now = Some(RecordedWait {
             place,
+            context: WaitContext::default(),
             until: at,
             recorded: moment,
         });

@@ -19,7 +19,7 @@ pub enum Direction {
 }
 
 /// What a call waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitSubject {
     /// Data or room of the object that a descriptor refers to.
     Descriptor(i32, Direction),

@@ -4,6 +4,7 @@
 //! seen in a call on the object. Invariant: at most [`MAX_DESCRIPTORS`] descriptors of a process are
 //! looked at.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 
 use crate::call::Direction;
@@ -15,10 +16,19 @@ const MAX_DESCRIPTORS: usize = 1024;
 const MAX_USED: usize = 4096;
 
 /// A descriptor of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct End {
     process: u32,
     descriptor: i32,
+    /// Whether it is read from and written to, once this was looked up.
+    access: OnceCell<Option<(bool, bool)>>,
+}
+
+impl End {
+    fn access(&self) -> Option<(bool, bool)> {
+        let look_up = || table(self.process).access(self.descriptor);
+        *self.access.get_or_init(look_up)
+    }
 }
 
 /// The holders of all objects.
@@ -39,6 +49,7 @@ impl Ends {
                 let end = End {
                     process,
                     descriptor,
+                    access: OnceCell::new(),
                 };
                 self.all.entry(object).or_default().push(end);
             }
@@ -68,8 +79,7 @@ impl Ends {
     ) -> Vec<u32> {
         let ends = self.all.get(&object).map(Vec::as_slice).unwrap_or_default();
         let can_answer = |end: &&End| {
-            let access = table(end.process).access(end.descriptor);
-            access.is_some_and(|(reads, writes)| match waits {
+            end.access().is_some_and(|(reads, writes)| match waits {
                 Some(Direction::Reads) => writes,
                 Some(Direction::Writes) => reads,
                 None => true,

@@ -3,6 +3,7 @@
 //! Called by one thread, which looks at waiting threads. Invariants: [`MAX_LOOK_UPS`] look-ups a
 //! second are made; the descriptors of all processes are read at most once in [`READ_AGAIN`].
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::call::{Direction, WaitSubject, WaitingCall};
@@ -38,6 +39,9 @@ pub struct WaitResolver {
     read: Option<Instant>,
     second: Instant,
     look_ups: u32,
+    /// The waits for sets of descriptors that were looked up since `sets_read`.
+    sets: HashMap<(u32, WaitSubject), WaitTarget>,
+    sets_read: Option<Instant>,
 }
 
 impl Default for WaitResolver {
@@ -57,6 +61,8 @@ impl WaitResolver {
             read: None,
             second: now(),
             look_ups: 0,
+            sets: HashMap::new(),
+            sets_read: None,
         }
     }
 
@@ -83,7 +89,10 @@ impl WaitResolver {
             }
             _ => {}
         }
-        self.may_look_up().then(|| match call.subject() {
+        if !self.may_look_up() {
+            return None;
+        }
+        Some(match call.subject() {
             WaitSubject::Descriptor(descriptor, waits) => {
                 self.for_descriptor(waiter, descriptor, Some(waits), processes)
             }
@@ -95,20 +104,45 @@ impl WaitResolver {
                 for_word((process, thread), address, is_lock, memory)
             }
             WaitSubject::FileLock(_) => for_file_lock(process),
-            WaitSubject::Epoll(descriptor) => {
-                let members = waiter.table.members_of_epoll(descriptor, MAX_MEMBERS);
-                self.for_all(waiter, &members, processes)
-            }
-            WaitSubject::Poll { address, count } => {
-                let members = polled(address, count, memory);
-                self.for_all(waiter, &members, processes)
-            }
-            WaitSubject::Select { count, reads } => {
-                let members = selected(count, reads, memory);
-                self.for_all(waiter, &members, processes)
-            }
-            _ => WaitTarget::new(WaitKind::Events, Holders::Unknown),
+            set => self.for_set(waiter, set, processes, memory),
         })
+    }
+
+    /// The wait for a set of descriptors. A set seldom changes, and has many members: it is looked up
+    /// once in [`READ_AGAIN`].
+    fn for_set(
+        &mut self,
+        waiter: Waiter,
+        set: WaitSubject,
+        processes: &dyn Fn() -> Vec<u32>,
+        memory: ReadMemory<'_>,
+    ) -> WaitTarget {
+        self.forget_old_sets();
+        let key = (waiter.table.process, set);
+        if let Some(known) = self.sets.get(&key) {
+            return known.clone();
+        }
+        let members = match set {
+            WaitSubject::Epoll(descriptor) => {
+                waiter.table.members_of_epoll(descriptor, MAX_MEMBERS)
+            }
+            WaitSubject::Poll { address, count } => polled(address, count, memory),
+            WaitSubject::Select { count, reads } => selected(count, reads, memory),
+            _ => Vec::new(),
+        };
+        let target = self.for_all(waiter, &members, processes);
+        self.sets.insert(key, target.clone());
+        target
+    }
+
+    fn forget_old_sets(&mut self) {
+        if self
+            .sets_read
+            .is_none_or(|read| read.elapsed() >= READ_AGAIN)
+        {
+            self.sets_read = Some(now());
+            self.sets.clear();
+        }
     }
 
     fn may_look_up(&mut self) -> bool {

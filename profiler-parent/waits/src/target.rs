@@ -91,14 +91,4 @@ impl WaitTarget {
     pub(crate) const fn new(kind: WaitKind, holders: Holders) -> Self {
         Self { kind, holders }
     }
-
-    /// Whether a later wait for the same object may be for another holder: a lock has many owners, one
-    /// after the other.
-    #[must_use]
-    pub const fn changes_holder(&self) -> bool {
-        matches!(
-            self.kind,
-            WaitKind::Mutex | WaitKind::FileLock | WaitKind::Process
-        )
-    }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
-    BegunSample, LoadedFile, LookBudget, LookHelp, ObservedClock, ObservedFiles, ObservedPlace,
-    ObservedProcess, ObservedStack, ObservedThreads, SampledThread, WaitName, WaitingThread,
+    AwaitedName, BegunSample, LoadedFile, LookBudget, LookHelp, ObservedClock, ObservedFiles,
+    ObservedPlace, ObservedProcess, ObservedStack, ObservedThreads, SampledThread, WaitingThread,
     WantedSample,
 };
 use profiler_core::session::{DropReason, SessionParams};
@@ -245,17 +245,25 @@ impl ObservedProgram {
         if self.goes_on() {
             return self.threads.leave(&mut self.process);
         }
-        let has_found = self.is_running() && self.threads.begin_look(&mut self.process, budget);
+        let has_found = self.is_running() && {
+            let mut help = help(
+                self.pid,
+                (&mut self.loaded, &mut self.listing),
+                &self.symbols,
+                names,
+            );
+            let process = &mut self.process;
+            self.threads.begin_look(process, budget, &mut help)
+        };
         // The samples that were taken before the stacks were copied. If the process has executed
         // another program before, this one's file says so.
         if has_found && self.pass(files, false).is_ok() && self.is_running() {
-            let mut help = Help {
-                pid: self.pid,
-                loaded: &mut self.loaded,
-                listing: &mut self.listing,
-                symbols: &self.symbols,
+            let mut help = help(
+                self.pid,
+                (&mut self.loaded, &mut self.listing),
+                &self.symbols,
                 names,
-            };
+            );
             self.threads.end_look(files, &mut self.process, &mut help);
         }
         if self.threads.take_refused() && !std::mem::replace(&mut self.is_refusal_told, true) {
@@ -416,6 +424,21 @@ fn ticks(cpu_ns: u64, interval_ns: u64) -> u64 {
     (cpu_ns.saturating_add(interval_ns / 2) / interval_ns).max(1)
 }
 
+const fn help<'a>(
+    pid: ProcessId,
+    (loaded, listing): (&'a mut Vec<LoadedFile>, &'a mut ListingPause),
+    symbols: &'a SymbolStore,
+    names: &'a mut WaitNames,
+) -> Help<'a> {
+    Help {
+        pid,
+        loaded,
+        listing,
+        symbols,
+        names,
+    }
+}
+
 /// What a look at a program needs.
 struct Help<'a> {
     pid: ProcessId,
@@ -431,7 +454,7 @@ impl LookHelp for Help<'_> {
         known.2.is_over(LOOK) && find_files(known, (files, self.symbols), process)
     }
 
-    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> Option<WaitName> {
+    fn for_whom(&mut self, thread: &WaitingThread<'_>) -> AwaitedName {
         self.names.for_whom(self.pid, thread)
     }
 }

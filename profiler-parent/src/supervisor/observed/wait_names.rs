@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::observed::{WaitName, WaitingThread};
+use profiler_core::internal::observed::{AwaitedName, WaitingThread};
 use profiler_json::{Awaited, Numbered, WaitLabel};
 use profiler_waits::{Holders, WaitResolver, WaitTarget, WaitingCall};
 
@@ -32,25 +32,25 @@ impl WaitNames {
     }
 
     /// For whom a thread of a process waits.
-    pub(super) fn for_whom(
-        &mut self,
-        pid: ProcessId,
-        waiting: &WaitingThread<'_>,
-    ) -> Option<WaitName> {
+    pub(super) fn for_whom(&mut self, pid: ProcessId, waiting: &WaitingThread<'_>) -> AwaitedName {
         let call = WaitingCall {
             number: waiting.call,
             arguments: waiting.arguments,
         };
-        let thread = u32::try_from(waiting.thread.get()).ok()?;
+        let Ok(thread) = u32::try_from(waiting.thread.get()) else {
+            return AwaitedName::None;
+        };
         let processes = &self.processes;
         let all = || processes.running();
         let mut memory = |address: u64, room: &mut [u8]| waiting.read(address, room);
-        let target = self
-            .resolver
-            .resolve((pid.get(), thread), &call, &all, &mut memory)?;
-        let is_lasting = !target.changes_holder();
-        let name = self.name(pid, target)?;
-        Some(WaitName { name, is_lasting })
+        let here = (pid.get(), thread);
+        match self.resolver.resolve(here, &call, &all, &mut memory) {
+            Some(target) => {
+                let name = self.name(pid, target);
+                name.map_or(AwaitedName::None, AwaitedName::Known)
+            }
+            None => AwaitedName::NotLookedUp,
+        }
     }
 
     fn name(&self, pid: ProcessId, target: WaitTarget) -> Option<String> {
