@@ -36,7 +36,7 @@ use super::targets::listing_pause;
 use crate::ids::ThreadId;
 use crate::params::{Features, SessionParams};
 use crate::sys::native::other_process::{OtherProcess, ProgramPlace};
-use crate::sys::native::timer;
+use crate::sys::native::{tasks, timer};
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -118,6 +118,9 @@ pub struct ObservedThreads {
     next_list: Instant,
     listing_cost: Duration,
     began_look: Instant,
+    /// The processor time of the reader when it began. On a busy machine, a look lasts for longer than
+    /// what it takes.
+    began_at: Duration,
     /// The thread after which the next look goes on.
     looked_last: ThreadId,
     /// Where the program was at the first look.
@@ -164,6 +167,7 @@ impl ObservedThreads {
             next_list: now(),
             listing_cost: Duration::ZERO,
             began_look: now(),
+            began_at: Duration::ZERO,
             looked_last: ThreadId::new(0),
             program: None,
             is_replaced: false,
@@ -318,6 +322,7 @@ impl ObservedThreads {
         help: &mut dyn LookHelp,
     ) -> bool {
         self.began_look = now();
+        self.began_at = reader_time();
         self.next_look = self.began_look + PAUSE;
         self.taken = LookTaken::default();
         let Some(mut open) = self.process.open(&self.place) else {
@@ -353,7 +358,7 @@ impl ObservedThreads {
     }
 
     fn pause(&mut self) {
-        let cost = self.began_look.elapsed();
+        let cost = reader_time().saturating_sub(self.began_at);
         let is_more = cost > self.look_cost;
         let looks = if is_more { COST_LOOKS.0 } else { COST_LOOKS.1 };
         self.look_cost = (self.look_cost * (looks - 1) + cost) / looks;
@@ -399,6 +404,7 @@ impl ObservedThreads {
         if begin < self.next_list || !self.threads.has_changed(other.threads()) {
             return;
         }
+        let began_at = reader_time();
         let at = Timestamp::now();
         for (tid, mut ended) in self.threads.update(other).unwrap_or_default() {
             end_wait(process, (tid, &mut ended), self.times.tick, true);
@@ -407,7 +413,7 @@ impl ObservedThreads {
         }
         let all = &self.threads.all;
         process.keep_only(|tid| all.contains_key(&tid));
-        let cost = begin.elapsed();
+        let cost = reader_time().saturating_sub(began_at);
         self.next_list = begin + listing_pause(cost, self.listing_cost);
         self.listing_cost = cost;
     }
@@ -570,4 +576,9 @@ impl ObservedThreads {
         self.counters
             .record(process, (at, self.clock.until), Some(all), None);
     }
+}
+
+/// The processor time of the thread that looks.
+fn reader_time() -> Duration {
+    Duration::from_nanos(tasks::own_cpu_ns())
 }

@@ -6,12 +6,15 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use crate::call::Direction;
 use crate::object::{DescriptorTable, WaitObject};
 
 /// The maximum number of descriptors of a process that are looked at.
 const MAX_DESCRIPTORS: usize = 1024;
+/// How long it is taken for granted that no other process holds an object.
+const CHECK_LASTS: Duration = Duration::from_millis(500);
 /// The maximum number of objects whose users are noted.
 const MAX_USED: usize = 4096;
 
@@ -36,6 +39,8 @@ impl End {
 pub(crate) struct Ends {
     all: HashMap<WaitObject, Vec<End>>,
     users: HashMap<WaitObject, BTreeSet<u32>>,
+    /// Objects that no other process held when the descriptors were read, and when that was.
+    checked: HashMap<WaitObject, Instant>,
 }
 
 impl Ends {
@@ -56,9 +61,18 @@ impl Ends {
         }
     }
 
-    /// Whether no process is known to hold this object.
-    pub(crate) fn is_unknown(&self, object: WaitObject) -> bool {
-        !self.all.contains_key(&object)
+    /// Whether the descriptors were read for this object in the last [`CHECK_LASTS`].
+    pub(crate) fn is_checked(&self, object: WaitObject) -> bool {
+        let checked = self.checked.get(&object);
+        checked.is_some_and(|checked| checked.elapsed() < CHECK_LASTS)
+    }
+
+    /// Notes that the descriptors were read for this object.
+    pub(crate) fn check(&mut self, object: WaitObject) {
+        if self.checked.len() >= MAX_USED {
+            self.checked.clear();
+        }
+        self.checked.insert(object, now());
     }
 
     /// Notes that a process was seen in a call on an object.
@@ -104,6 +118,11 @@ impl Ends {
     }
 }
 
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
+}
+
 const fn table(process: u32) -> DescriptorTable {
     DescriptorTable {
         process,
@@ -123,9 +142,7 @@ mod tests {
         let own = std::process::id();
         let object = table(own).object(reader.as_raw_fd()).unwrap();
         let mut ends = Ends::default();
-        assert!(ends.is_unknown(object));
         ends.read(&[own]);
-        assert!(!ends.is_unknown(object));
         assert_eq!(ends.holders(object, Some(Direction::Reads), own), [own]);
     }
 
@@ -149,6 +166,7 @@ mod tests {
         assert_eq!(writes, [own], "this process writes what it reads");
         child.kill().unwrap();
         child.wait().unwrap();
+        ends.read(&[own]);
         assert!(
             ends.holders(object(output), Some(Direction::Reads), own)
                 .is_empty()

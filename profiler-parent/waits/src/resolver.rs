@@ -1,7 +1,8 @@
 //! Finds for whom a thread waits.
 //!
 //! Called by one thread, which looks at waiting threads. Invariants: [`MAX_LOOK_UPS`] look-ups a
-//! second are made; the descriptors of all processes are read at most once in [`READ_AGAIN`].
+//! second are made; the descriptors of all processes are read for an object that is not known, at most
+//! with a [`READ_SHARE`]th of a processor.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,8 +19,12 @@ use crate::unix_sockets::UnixSockets;
 
 /// The maximum number of look-ups a second.
 const MAX_LOOK_UPS: u32 = 400;
-/// The time between two readings of the descriptors of all processes, and of the tables of TCP.
-const READ_AGAIN: Duration = Duration::from_millis(500);
+/// The time between two readings of the descriptors of all processes, and of the tables of TCP: at
+/// least, at most, and as a multiple of the processor time of a reading.
+const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+const READ_SHARE: u32 = 50;
+/// How long the members of a set are taken to be the same.
+const SETS_LAST: Duration = Duration::from_millis(500);
 /// The place of the owner's number behind the lock word of a mutex of glibc.
 const OWNER_AT: u64 = 8;
 
@@ -35,13 +40,15 @@ pub struct WaitResolver {
     ends: Ends,
     sockets: UnixSockets,
     tcp: TcpConnections,
-    /// When the descriptors and the tables were read.
-    read: Option<Instant>,
+    /// When the descriptors and the tables may be read again.
+    next_read: Instant,
+    /// Whether they were read for the present wait.
+    has_read: bool,
     second: Instant,
     look_ups: u32,
     /// The waits for sets of descriptors that were looked up since `sets_read`.
     sets: HashMap<(u32, WaitSubject), WaitTarget>,
-    sets_read: Option<Instant>,
+    sets_read: Instant,
 }
 
 impl Default for WaitResolver {
@@ -58,17 +65,18 @@ impl WaitResolver {
             ends: Ends::default(),
             sockets: UnixSockets::new(),
             tcp: TcpConnections::default(),
-            read: None,
+            next_read: now(),
+            has_read: false,
             second: now(),
             look_ups: 0,
             sets: HashMap::new(),
-            sets_read: None,
+            sets_read: now(),
         }
     }
 
     /// For whom a thread of a process waits in a call. `processes` are those whose descriptors are
-    /// looked at; `memory` reads the memory of the process. `None` if too many look-ups were made
-    /// in this second.
+    /// looked at; `memory` reads the memory of the process. `None` if this cannot be looked up
+    /// now: too many look-ups were made.
     pub fn resolve(
         &mut self,
         (process, thread): (u32, u32),
@@ -92,35 +100,39 @@ impl WaitResolver {
         if !self.may_look_up() {
             return None;
         }
-        Some(match call.subject() {
+        self.has_read = false;
+        match call.subject() {
             WaitSubject::Descriptor(descriptor, waits) => {
                 self.for_descriptor(waiter, descriptor, Some(waits), processes)
             }
             WaitSubject::ChildOfDescriptor(descriptor) => {
                 self.for_descriptor(waiter, descriptor, None, processes)
             }
-            WaitSubject::Child(child) => for_child(process, child),
+            WaitSubject::Child(child) => Some(for_child(process, child)),
             WaitSubject::Word { address, is_lock } => {
-                for_word((process, thread), address, is_lock, memory)
+                Some(for_word((process, thread), address, is_lock, memory))
             }
-            WaitSubject::FileLock(_) => for_file_lock(process),
+            WaitSubject::FileLock(_) => Some(for_file_lock(process)),
             set => self.for_set(waiter, set, processes, memory),
-        })
+        }
     }
 
     /// The wait for a set of descriptors. A set seldom changes, and has many members: it is looked up
-    /// once in [`READ_AGAIN`].
+    /// once in [`SETS_LAST`].
     fn for_set(
         &mut self,
         waiter: Waiter,
         set: WaitSubject,
         processes: &dyn Fn() -> Vec<u32>,
         memory: ReadMemory<'_>,
-    ) -> WaitTarget {
-        self.forget_old_sets();
+    ) -> Option<WaitTarget> {
+        if self.sets_read.elapsed() >= SETS_LAST {
+            self.sets_read = now();
+            self.sets.clear();
+        }
         let key = (waiter.table.process, set);
         if let Some(known) = self.sets.get(&key) {
-            return known.clone();
+            return Some(known.clone());
         }
         let members = match set {
             WaitSubject::Epoll(descriptor) => {
@@ -130,19 +142,9 @@ impl WaitResolver {
             WaitSubject::Select { count, reads } => selected(count, reads, memory),
             _ => Vec::new(),
         };
-        let target = self.for_all(waiter, &members, processes);
+        let target = self.for_all(waiter, &members, processes)?;
         self.sets.insert(key, target.clone());
-        target
-    }
-
-    fn forget_old_sets(&mut self) {
-        if self
-            .sets_read
-            .is_none_or(|read| read.elapsed() >= READ_AGAIN)
-        {
-            self.sets_read = Some(now());
-            self.sets.clear();
-        }
+        Some(target)
     }
 
     fn may_look_up(&mut self) -> bool {
@@ -160,11 +162,11 @@ impl WaitResolver {
         waiter: Waiter,
         descriptors: &[i32],
         processes: &dyn Fn() -> Vec<u32>,
-    ) -> WaitTarget {
+    ) -> Option<WaitTarget> {
         let mut named = Vec::new();
         for descriptor in descriptors {
             let waits = Some(Direction::Reads);
-            let target = self.for_descriptor(waiter, *descriptor, waits, processes);
+            let target = self.for_descriptor(waiter, *descriptor, waits, processes)?;
             let own = [waiter.table.process];
             let is_named = match &target.holders {
                 Holders::Processes(all) => *all != own,
@@ -175,11 +177,11 @@ impl WaitResolver {
                 named.push(target);
             }
         }
-        match &named[..] {
+        Some(match &named[..] {
             [one] => one.clone(),
             [] => WaitTarget::new(WaitKind::Events, Holders::Unknown),
             _ => WaitTarget::new(WaitKind::Events, united(&named)),
-        }
+        })
     }
 
     fn for_descriptor(
@@ -188,23 +190,23 @@ impl WaitResolver {
         descriptor: i32,
         waits: Option<Direction>,
         processes: &dyn Fn() -> Vec<u32>,
-    ) -> WaitTarget {
+    ) -> Option<WaitTarget> {
         let Some(object) = waiter.table.object(descriptor) else {
-            return WaitTarget::new(WaitKind::Other, Holders::Unknown);
+            return Some(WaitTarget::new(WaitKind::Other, Holders::Unknown));
         };
         let process = waiter.table.process;
-        match object {
+        Some(match object {
             WaitObject::Pipe(_) | WaitObject::Fifo(..) => {
                 self.ends.note_user(object, process);
-                let holders = self.holders(object, waits, process, processes);
+                let holders = self.holders(object, waits, process, processes)?;
                 WaitTarget::new(WaitKind::Pipe, holders)
             }
             WaitObject::Socket(inode) => {
                 self.ends.note_user(object, process);
-                self.for_socket(inode, process, processes)
+                self.for_socket(inode, process, processes)?
             }
             WaitObject::EventCounter(_) => {
-                let holders = self.holders(object, None, process, processes);
+                let holders = self.holders(object, None, process, processes)?;
                 WaitTarget::new(WaitKind::EventCounter, holders)
             }
             WaitObject::Process(pid) => {
@@ -214,7 +216,7 @@ impl WaitResolver {
             WaitObject::Timer => WaitTarget::new(WaitKind::Sleep, Holders::NoProcess),
             WaitObject::Terminal => WaitTarget::new(WaitKind::Terminal, Holders::NoProcess),
             WaitObject::File => WaitTarget::new(WaitKind::File, Holders::NoProcess),
-        }
+        })
     }
 
     fn for_socket(
@@ -222,52 +224,64 @@ impl WaitResolver {
         inode: u64,
         process: u32,
         processes: &dyn Fn() -> Vec<u32>,
-    ) -> WaitTarget {
+    ) -> Option<WaitTarget> {
         if let Some(peer) = self.sockets.peer(inode) {
-            let holders = self.holders(WaitObject::Socket(peer), None, process, processes);
-            return WaitTarget::new(WaitKind::UnixSocket, holders);
+            let holders = self.holders(WaitObject::Socket(peer), None, process, processes)?;
+            return Some(WaitTarget::new(WaitKind::UnixSocket, holders));
         }
-        if self.tcp.peer(inode).is_none() {
-            self.read_again(processes);
+        if self.tcp.peer(inode).is_none() && !self.tcp.contains(inode) {
+            self.read_again(processes)?;
         }
-        match self.tcp.peer(inode) {
+        Some(match self.tcp.peer(inode) {
             Some(TcpPeer::Here(peer)) => {
-                let holders = self.holders(WaitObject::Socket(peer), None, process, processes);
+                let holders = self.holders(WaitObject::Socket(peer), None, process, processes)?;
                 WaitTarget::new(WaitKind::Tcp, holders)
             }
             Some(TcpPeer::Elsewhere(address)) => {
                 WaitTarget::new(WaitKind::Tcp, Holders::Address(address))
             }
             None => WaitTarget::new(WaitKind::Socket, Holders::Unknown),
-        }
+        })
     }
 
+    /// The holders of an object. The descriptors of all processes are read if none is known, or only
+    /// the waiting process.
     fn holders(
         &mut self,
         object: WaitObject,
         waits: Option<Direction>,
         process: u32,
         processes: &dyn Fn() -> Vec<u32>,
-    ) -> Holders {
+    ) -> Option<Holders> {
         let mut all = self.ends.holders(object, waits, process);
-        if all.is_empty() || all == [process] || self.ends.is_unknown(object) {
-            self.read_again(processes);
+        if (all.is_empty() || all == [process]) && !self.ends.is_checked(object) {
+            self.read_again(processes)?;
+            self.ends.check(object);
             all = self.ends.holders(object, waits, process);
         }
-        if all.is_empty() {
+        Some(if all.is_empty() {
             Holders::NotRecorded
         } else {
             Holders::Processes(all)
-        }
+        })
     }
 
-    fn read_again(&mut self, processes: &dyn Fn() -> Vec<u32>) {
-        let is_new = self.read.is_some_and(|read| read.elapsed() < READ_AGAIN);
-        if !is_new {
-            self.read = Some(now());
-            self.ends.read(&processes());
-            self.tcp = TcpConnections::read();
+    /// Reads the descriptors of all processes, unless that was done a short time ago.
+    fn read_again(&mut self, processes: &dyn Fn() -> Vec<u32>) -> Option<()> {
+        if self.has_read {
+            return Some(());
         }
+        if now() < self.next_read {
+            return None;
+        }
+        self.has_read = true;
+        let begin = processor_time();
+        self.ends.read(&processes());
+        self.tcp = TcpConnections::read();
+        let cost = processor_time().saturating_sub(begin);
+        let (least, most) = READ_PAUSE;
+        self.next_read = now() + cost.saturating_mul(READ_SHARE).clamp(least, most);
+        Some(())
     }
 }
 
@@ -325,6 +339,12 @@ fn united(targets: &[WaitTarget]) -> Holders {
     all.sort_unstable();
     all.dedup();
     Holders::Processes(all)
+}
+
+/// The processor time of the calling thread.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 fn now() -> Instant {

@@ -49,6 +49,11 @@ impl TcpConnections {
         }
     }
 
+    /// Whether the socket was in a table.
+    pub(crate) fn contains(&self, inode: u64) -> bool {
+        self.addresses.contains_key(&inode)
+    }
+
     /// The other end of the connection of a socket. `None` if the socket has none.
     pub(crate) fn peer(&self, inode: u64) -> Option<TcpPeer> {
         let (local, remote) = self.addresses.get(&inode)?;
