@@ -71,6 +71,8 @@ mod faults_pools;
 mod feature_table;
 mod fleet;
 mod flood;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod for_whom;
 mod frozen;
 mod gecko_format;
 mod generated_code;

@@ -10,19 +10,8 @@
 //!   call            call.rs         object.rs      ends.rs, unix_sockets.rs, tcp.rs, file_locks.rs
 //! ```
 //!
-//! Used by the session's reader of observed programs, which looks at waiting threads. A module
-//! imports only from modules in lower layers:
-//!
-//! | layer | module | holds |
-//! |---|---|---|
-//! | 1 | `call` | what a system call waits for, by its arguments |
-//! | 1 | `object` | the object that a descriptor refers to |
-//! | 1 | `target` | what a thread waits for, and who can end the wait |
-//! | 1 | `members` | the descriptors in lists and sets of a call |
-//! | 1 | `tasks` | threads and children of a process |
-//! | 1 | `unix_sockets`, `tcp`, `file_locks` | the system's lists of sockets and locks |
-//! | 2 | `ends` | which processes hold a pipe or a socket |
-//! | 3 | `resolver` | finds the holders, with limits on the number of look-ups |
+//! Used by the session's reader of observed programs, which looks at waiting threads. The README lists
+//! the modules.
 //!
 //! Invariants: nothing is changed in any process; any bytes of the system's files are accepted; the
 //! number of descriptors that are looked at is limited.
