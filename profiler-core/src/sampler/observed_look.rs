@@ -12,6 +12,7 @@
 //! (`known_stacks`).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::callers::{self, Callers};
 use super::calls::CodeBytes;
@@ -19,7 +20,7 @@ use super::covered_time::{CoveredTime, time_of_ns};
 use super::looking::MAX_UNTAKEN;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_threads::{ObservedThread, ThreadTable};
-use super::schedule::now;
+use super::schedule::{now, reader_time};
 use super::stack_copy::STACK_BYTES;
 use super::unwind::Copied;
 use super::wait_period::{WaitContext, WaitPlace};
@@ -77,8 +78,22 @@ struct FoundWait {
     is_cut: bool,
     /// Whether the wait ended before its stack was copied: it gets a stack that is known.
     has_ended: bool,
-    /// For whom the thread waits: a label.
-    whom: Option<Frame>,
+    whom: Whom,
+}
+
+/// For whom a thread waits.
+#[derive(Clone, Copy, Debug)]
+struct Whom {
+    label: Option<Frame>,
+    /// Whether this was looked up. Otherwise, the next look tries again.
+    is_known: bool,
+}
+
+impl Whom {
+    const NO_PROCESS: Self = Self {
+        label: None,
+        is_known: true,
+    };
 }
 
 /// What a look has found.
@@ -93,6 +108,9 @@ pub(super) struct LookTaken {
     pub(super) is_refused: bool,
     /// The processor time that is not to be recorded, in nanoseconds.
     pub(super) skipped_ns: u64,
+    /// The processor time of the reader that it took to look up for whom threads wait. The session
+    /// limits it.
+    pub(super) looking_up: Duration,
 }
 
 /// The code of a process.
@@ -173,7 +191,11 @@ impl LookTaken {
             // The thread has run, and waits again where it waited before. Only its own samples
             // show what it did in between.
             thread.waits.has_run(true);
-            return thread.waits.goes_on(Timestamp::now(), now());
+            thread.waits.goes_on(Timestamp::now(), now());
+            if !whom.is_known {
+                thread.waits.look_again();
+            }
+            return;
         }
         thread.waits.has_run(false);
         if budget.stacks == 0 {
@@ -197,9 +219,9 @@ impl LookTaken {
         (listed, place): (ThreadId, WaitPlace),
         known: Option<WaitContext>,
         help: &mut dyn LookHelp,
-    ) -> Option<Frame> {
+    ) -> Whom {
         let WaitPlace::Known(wait) = place else {
-            return None;
+            return Whom::NO_PROCESS;
         };
         let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
         let waiting = WaitingThread {
@@ -208,10 +230,19 @@ impl LookTaken {
             arguments: wait.arguments,
             memory,
         };
-        match help.for_whom(&waiting) {
-            AwaitedName::Known(name) => process.wait_label(&name),
-            AwaitedName::None => None,
-            AwaitedName::NotLookedUp => known?.label,
+        let began = reader_time();
+        let found = help.for_whom(&waiting);
+        self.looking_up += reader_time().saturating_sub(began);
+        match found {
+            AwaitedName::Known(name) => Whom {
+                label: process.wait_label(&name),
+                is_known: true,
+            },
+            AwaitedName::None => Whom::NO_PROCESS,
+            AwaitedName::NotLookedUp => Whom {
+                label: known.and_then(|known| known.label),
+                is_known: false,
+            },
         }
     }
 
@@ -222,12 +253,12 @@ impl LookTaken {
         other: &OtherProcess,
         place: WaitPlace,
         known: WaitContext,
-        whom: Option<Frame>,
+        whom: Whom,
     ) -> bool {
         let WaitPlace::Known(wait) = place else {
             return true;
         };
-        if known.label != whom {
+        if known.label != whom.label {
             return false;
         }
         let mut room = [0; callers::MAX_WORDS];
@@ -247,7 +278,7 @@ impl LookTaken {
         other: &OtherProcess,
         (tid, listed): (ThreadId, ThreadId),
         thread: &ObservedThread,
-        (wait, whom): (Wait, Option<Frame>),
+        (wait, whom): (Wait, Whom),
     ) {
         let at = Timestamp::now();
         let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
@@ -286,7 +317,7 @@ impl LookTaken {
         (tid, place): (ThreadId, WaitPlace),
         at: Timestamp,
         (words, is_cut): (Range<usize>, bool),
-        whom: Option<Frame>,
+        whom: Whom,
     ) {
         self.waits.push(FoundWait {
             tid,
@@ -334,8 +365,11 @@ impl LookTaken {
             let callers = self.record_wait((files, process), (found, thread), sample, help);
             if let Some(callers) = callers {
                 thread.waits.begin(found.place, found.at, now(), time);
-                let label = found.whom;
+                let label = found.whom.label;
                 thread.waits.set_context(WaitContext { callers, label });
+                if !found.whom.is_known {
+                    thread.waits.look_again();
+                }
             }
         }
         recorded
@@ -349,7 +383,7 @@ impl LookTaken {
         sample: (Timestamp, u64, SampleSpan),
         help: &mut dyn LookHelp,
     ) -> Option<Callers> {
-        let label = found.whom;
+        let label = found.whom.label;
         if found.has_ended {
             let known = thread.stacks.find(found.place)?;
             let ends = (known.is_cut, known.has_failed);

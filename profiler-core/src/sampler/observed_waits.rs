@@ -31,12 +31,12 @@ use super::observed_counters::ObservedCounters;
 use super::observed_look::{LookBudget, LookHelp, LookTaken, LookTimes, add_time, end_wait};
 use super::observed_place::ObservedPlace;
 use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
-use super::schedule::{now, random_part};
+use super::schedule::{now, random_part, reader_time};
 use super::targets::listing_pause;
 use crate::ids::ThreadId;
 use crate::params::{Features, SessionParams};
 use crate::sys::native::other_process::{OtherProcess, ProgramPlace};
-use crate::sys::native::{tasks, timer};
+use crate::sys::native::timer;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -118,9 +118,10 @@ pub struct ObservedThreads {
     next_list: Instant,
     listing_cost: Duration,
     began_look: Instant,
-    /// The processor time of the reader when it began. On a busy machine, a look lasts for longer than
-    /// what it takes.
+    /// The processor time of the reader when it began.
     began_at: Duration,
+    /// What of the look was spent on finding for whom threads wait: it has a limit of its own.
+    looking_up: Duration,
     /// The thread after which the next look goes on.
     looked_last: ThreadId,
     /// Where the program was at the first look.
@@ -168,6 +169,7 @@ impl ObservedThreads {
             listing_cost: Duration::ZERO,
             began_look: now(),
             began_at: Duration::ZERO,
+            looking_up: Duration::ZERO,
             looked_last: ThreadId::new(0),
             program: None,
             is_replaced: false,
@@ -359,6 +361,7 @@ impl ObservedThreads {
 
     fn pause(&mut self) {
         let cost = reader_time().saturating_sub(self.began_at);
+        let cost = cost.saturating_sub(std::mem::take(&mut self.looking_up));
         let is_more = cost > self.look_cost;
         let looks = if is_more { COST_LOOKS.0 } else { COST_LOOKS.1 };
         self.look_cost = (self.look_cost * (looks - 1) + cost) / looks;
@@ -456,6 +459,7 @@ impl ObservedThreads {
         }
         self.is_part = budget.is_spent();
         self.is_refused |= self.taken.is_refused;
+        self.looking_up = self.taken.looking_up;
         self.skipped_ns = self.skipped_ns.saturating_add(self.taken.skipped_ns);
         self.needs_look = all
             .values()
@@ -576,9 +580,4 @@ impl ObservedThreads {
         self.counters
             .record(process, (at, self.clock.until), Some(all), None);
     }
-}
-
-/// The processor time of the thread that looks.
-fn reader_time() -> Duration {
-    Duration::from_nanos(tasks::own_cpu_ns())
 }

@@ -189,6 +189,11 @@ impl WaitPeriod {
         (self.next_look, self.found) = (None, None);
     }
 
+    /// Makes the next look due in the next pass, also if the thread does not run.
+    pub(super) fn look_again(&mut self) {
+        (self.is_settled, self.looked, self.next_look) = (false, None, None);
+    }
+
     /// Notes an entry that shows where the thread waits. `time` is what the thread's samples stand
     /// for with this entry.
     pub(super) fn begin(

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A process, or a thread of it, in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,33 +48,37 @@ impl DescriptorTable {
         let link = self.folder("fd").join(descriptor.to_string());
         let name = fs::read_link(&link).ok()?;
         let name = name.to_str()?;
-        if let Some(object) = numbered(name) {
-            return Some(object);
-        }
         match name {
-            "anon_inode:[eventfd]" => {
-                let id = self.field(descriptor, "eventfd-id:")?;
-                Some(WaitObject::EventCounter(id))
-            }
+            "anon_inode:[eventpoll]" => Some(WaitObject::Epoll),
+            "anon_inode:[timerfd]" => Some(WaitObject::Timer),
             "anon_inode:[pidfd]" | "pidfd:" => {
                 let pid = self.field(descriptor, "Pid:")?;
                 Some(WaitObject::Process(u32::try_from(pid).ok()?))
             }
-            "anon_inode:[eventpoll]" => Some(WaitObject::Epoll),
-            "anon_inode:[timerfd]" => Some(WaitObject::Timer),
             _ if name.starts_with("/dev/pts/") || name.starts_with("/dev/tty") => {
                 Some(WaitObject::Terminal)
             }
-            _ => {
-                let about = fs::metadata(&link).ok()?;
-                let is_fifo = about.file_type().is_fifo();
-                Some(if is_fifo {
-                    WaitObject::Fifo(about.dev(), about.ino())
-                } else {
-                    WaitObject::File
-                })
-            }
+            _ => self
+                .with_ends(descriptor, (&link, name))
+                .or(Some(WaitObject::File)),
         }
+    }
+
+    /// The object with this name, if other descriptors can be its other end.
+    fn with_ends(self, descriptor: i32, (link, name): (&Path, &str)) -> Option<WaitObject> {
+        if let Some(object) = numbered(name) {
+            return Some(object);
+        }
+        if name == "anon_inode:[eventfd]" {
+            let id = self.field(descriptor, "eventfd-id:")?;
+            return Some(WaitObject::EventCounter(id));
+        }
+        if !name.starts_with('/') || name.starts_with("/dev/") {
+            return None;
+        }
+        let about = fs::metadata(link).ok()?;
+        let is_fifo = about.file_type().is_fifo();
+        is_fifo.then(|| WaitObject::Fifo(about.dev(), about.ino()))
     }
 
     /// Whether a descriptor may be read from and written to. `None` if the system does not show it.
@@ -116,20 +120,10 @@ impl DescriptorTable {
             let descriptor = entry.file_name().to_str()?.parse().ok()?;
             let name = fs::read_link(entry.path()).ok()?;
             let name = name.to_str()?;
-            let object = numbered(name).or_else(|| self.other_end(descriptor, name))?;
+            let object = self.with_ends(descriptor, (&entry.path(), name))?;
             Some((descriptor, object))
         };
         entries.take(most).filter_map(object).collect()
-    }
-
-    /// A named pipe or a counter of events, whose names do not contain their numbers.
-    fn other_end(self, descriptor: i32, name: &str) -> Option<WaitObject> {
-        let is_counter = name == "anon_inode:[eventfd]";
-        let may_be_fifo = name.starts_with('/') && !name.starts_with("/dev/");
-        let object = self
-            .object(descriptor)
-            .filter(|_| is_counter || may_be_fifo)?;
-        matches!(object, WaitObject::Fifo(..) | WaitObject::EventCounter(_)).then_some(object)
     }
 }
 
