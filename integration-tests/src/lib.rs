@@ -23,6 +23,7 @@ pub mod installed;
 pub mod interrupted;
 pub mod joined;
 pub mod kills;
+pub mod known_holders;
 pub mod known_waits;
 pub mod locks;
 pub mod marks;

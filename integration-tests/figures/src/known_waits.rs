@@ -4,7 +4,9 @@
 //! `share_error_pct` is the largest difference between a function's share of its thread's time in
 //! the profile and the share that the program has measured, in points, over all threads and
 //! functions of a run. `total_ratio` is the time of all samples, by their weights, as a part of the
-//! threads' lives. `throughput_loss_pct` is the loss of waits per second of 64 threads while they
+//! threads' lives. `holder_named_pct` is the share of the waiting time whose holder is named, in the
+//! kind of wait for which it is smallest; `holder_wrong_pct` the share with a wrong one, over all
+//! kinds. `path_error_pct` compares the critical path with what the program knows. `throughput_loss_pct` is the loss of waits per second of 64 threads while they
 //! are recorded; runs with and without the profiler alternate.
 
 use std::process::{Command, Stdio};
@@ -12,6 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::foreign::Workplace;
+use integration_tests::known_holders::{KnownHolders, KnownPath, KnownRun};
 use integration_tests::known_waits::{KnownWaits, compile};
 use integration_tests::measure::median;
 
@@ -28,6 +31,11 @@ const PROGRAMS: &[(&str, &str, f64)] = &[
 const CROWD_MS: &str = "0.5";
 const CROWD_SECONDS: &str = "3";
 const CROWD_RUNS: usize = 7;
+/// The length of each wait for a known holder, the number of waits of each kind, and the rounds of the
+/// program that knows its critical path.
+const HOLDER_MS: u32 = 40;
+const HOLDER_WAITS: u32 = 10;
+const PATH_ROUNDS: u32 = 20;
 
 /// All figures of known waits.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
@@ -51,9 +59,29 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
             report.put(ratio.promised(Promise::Between(0.98, 1.02)));
         }
     }
+    holders(report)?;
     let loss = throughput_loss_pct()?;
     let loss = Figure::new("wait.throughput_loss_pct", loss, "%");
     report.put(loss.promised(Promise::AtMost(1.0)));
+    Ok(())
+}
+
+/// For whom a program waits, and its critical path.
+fn holders(report: &mut Report) -> Result<()> {
+    let (mut named, mut wrong, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        let known = KnownHolders::of(&KnownRun::of_holders(HOLDER_MS, HOLDER_WAITS)?)?;
+        named.push(known.named_pct());
+        wrong.push(known.wrong_pct());
+        let path = KnownPath::of(&KnownRun::of_path(PATH_ROUNDS)?)?;
+        errors.push(path.error_pct());
+    }
+    let named = Figure::new("wait.holder_named_pct", median(&named), "%");
+    report.put(named.promised(Promise::AtLeast(95.0)));
+    let wrong = Figure::new("wait.holder_wrong_pct", median(&wrong), "%");
+    report.put(wrong.promised(Promise::AtMost(0.5)));
+    let error = Figure::new("wait.path_error_pct", median(&errors), "%");
+    report.put(error.promised(Promise::AtMost(3.0)));
     Ok(())
 }
 

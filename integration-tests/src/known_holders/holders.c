@@ -1,6 +1,6 @@
 /* Waits in one function for each kind of wait. Prints the function and the number of the process or
    thread that ends the wait, one line each. The first argument is the length of a wait, in
-   milliseconds. */
+   milliseconds; the second is the number of waits of each kind. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -94,8 +94,7 @@ static void locks(const char *name, void (*lock)(int), void (*waits)(int)) {
 }
 static void do_flock(int fd) { flock(fd, LOCK_EX); }
 static void do_fcntl(int fd) { struct flock l = {.l_type = F_WRLCK}; fcntl(fd, F_SETLK, &l); }
-int main(int count, char **words) {
-    if (count > 1) ms = atol(words[1]);
+static void wait_in_all_ways(void) {
     int p[2];
     need(pipe(p));
     after_child("in_pipe", p[0], p[1], in_pipe, 0);
@@ -147,6 +146,7 @@ int main(int count, char **words) {
     in_epoll(set);
     waitpid(pid, 0, 0);
     close(set);
+    close(p[0]);
 
     int counter = eventfd(0, 0);
     pid = fork();
@@ -158,6 +158,7 @@ int main(int count, char **words) {
     }
     tell("in_eventfd", pid);
     in_eventfd(counter);
+    close(counter);
     waitpid(pid, 0, 0);
 
     tell("in_child", pid = sleeper());
@@ -165,7 +166,9 @@ int main(int count, char **words) {
     tell("in_any_child", sleeper());
     in_any_child();
     tell("in_pidfd", pid = sleeper());
-    in_pidfd(syscall(SYS_pidfd_open, pid, 0));
+    int process = syscall(SYS_pidfd_open, pid, 0);
+    in_pidfd(process);
+    close(process);
 
     locks("in_flock", do_flock, in_flock);
     locks("in_fcntl", do_fcntl, in_fcntl);
@@ -199,5 +202,12 @@ int main(int count, char **words) {
     waitpid(pid, 0, 0);
     unlink("fifo");
     unlink("lock");
+    munmap(shared, 4096);
+    owns = 0;
+}
+int main(int count, char **words) {
+    if (count != 3) return 2;
+    ms = atol(words[1]);
+    for (long i = atol(words[2]); i > 0; i--) wait_in_all_ways();
     return 0;
 }
