@@ -19,6 +19,7 @@
 #![cfg(target_os = "linux")]
 
 mod call;
+mod deadlock;
 mod ends;
 mod file_locks;
 mod members;
@@ -30,6 +31,7 @@ mod tcp;
 mod unix_sockets;
 
 pub use call::{Direction, WaitSubject, WaitingCall};
+pub use deadlock::{Blocker, ThreadKey, cycle, stuck_threads};
 pub use members::ReadMemory;
 pub use object::WaitObject;
 pub use resolver::WaitResolver;
