@@ -1,9 +1,11 @@
 //! Tests of what a profile says about waits: for whom a thread waits, what the other side does
 //! meanwhile, and the critical path.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use integration_tests::foreign::Workplace;
 use integration_tests::known_holders::{KnownHolders, KnownPath, KnownRun};
 use integration_tests::{own_process, tools};
 use serde_json::Value;
@@ -74,5 +76,81 @@ fn a_profile_without_the_named_process_gets_a_clear_answer() -> anyhow::Result<(
         ensure!(output.status.code() == Some(2), "{text}");
         ensure!(text.contains(said), "{text}");
     }
+    Ok(())
+}
+
+/// Two processes: one has a lock on a file and reads from a pipe, the other has the pipe and waits for
+/// the lock. Ends itself after a time, since nothing else can.
+const DEADLOCK: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+__attribute__((noinline)) static int reads_with_the_lock(int fd) { char c; return (int)read(fd, &c, 1) + c; }
+__attribute__((noinline)) static int locks_with_the_pipe(int fd) { return flock(fd, LOCK_EX) + 1; }
+int main(void) {
+    int ends[2], ready[2];
+    char c;
+    if (pipe(ends) || pipe(ready)) return 2;
+    int lock = open("lock", O_RDWR | O_CREAT, 0600);
+    if (lock < 0 || flock(lock, LOCK_EX)) return 3;
+    alarm(30);
+    if (fork() == 0) {
+        alarm(30);
+        close(lock);
+        close(ends[0]);
+        if (write(ready[1], "x", 1) < 1) return 4;
+        return locks_with_the_pipe(open("lock", O_RDWR));
+    }
+    close(ends[1]);
+    if (read(ready[0], &c, 1) < 1) return 5;
+    return reads_with_the_lock(ends[0]);
+}
+"#;
+
+#[test]
+fn a_deadlock_is_reported_while_the_program_runs_and_in_the_profile() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let program = place.compile("deadlock", DEADLOCK, &[])?;
+    let mut command = Command::new(tools::profiler()?);
+    command
+        .args(["record", "-o", "out.json", "--"])
+        .arg(program);
+    command.current_dir(place.path()).stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", tools::cache()?);
+    let mut running = command.stderr(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(running.stderr.take().context("a pipe")?).lines();
+    let report = lines.find(|line| {
+        let is_report = |line: &String| line.contains("deadlock:");
+        line.as_ref().is_ok_and(is_report)
+    });
+    let report = report.context("no report")??;
+    ensure!(
+        report.contains("(pipe)") && report.contains("(file lock)"),
+        "{report}"
+    );
+    // The session ends the program, and writes the profile.
+    let pid = rustix::process::Pid::from_child(&running);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    running.wait()?;
+    let profile = place.path().join("out.json");
+    let profile = profile.to_str().context("a path")?;
+    let info = tools::run(&["info", profile])?.out;
+    ensure!(
+        info.contains("deadlock: the process is waiting for"),
+        "{info} {rest:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn processes_that_wait_for_one_that_works_are_no_deadlock() -> anyhow::Result<()> {
+    own_process!();
+    // Each wait is longer than the time after which a deadlock is reported.
+    let run = KnownRun::of_holders(3500, 1)?;
+    let info = tools::run(&["info", &run.profile()?])?.out;
+    ensure!(!info.contains("deadlock"), "{info}");
     Ok(())
 }

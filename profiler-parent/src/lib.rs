@@ -48,7 +48,9 @@ pub use groups::{GroupsSnapshot, Monitor};
 pub use live::{LiveError, LiveOptions, LiveServer, MetricsPage, MetricsText};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
-pub use process_table::{ProcessReport, ProcessState, SessionSummary, UnprofiledProcess};
+pub use process_table::{
+    Deadlock, DeadlockedWait, ProcessReport, ProcessState, SessionSummary, UnprofiledProcess,
+};
 pub use profiler_core as core;
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};

@@ -1,5 +1,5 @@
 //! What `profiler record` shows while the program runs: a line with numbers about the tree of
-//! processes, and messages about sessions below this one.
+//! processes, and messages about sessions below this one and about deadlocks.
 //!
 //! Both are on standard error, which is that of the program, too. So the line exists only if it is
 //! asked for, and only on a terminal: what the program writes is on the same lines.
@@ -12,6 +12,7 @@ use std::time::Duration;
 use profiler_parent::{ByteLimit, ProfiledChild, Session, SessionSummary};
 
 use super::nested::NestedSessions;
+use crate::plain::plain;
 use crate::progress::ProgressLine;
 
 /// How often the line changes, and how often the thread looks for sessions below this one.
@@ -40,10 +41,12 @@ pub(super) fn wait(
 
 fn show(session: &Session, ended: &Receiver<()>, line: &ProgressLine) {
     let mut nested = NestedSessions::default();
+    let mut deadlocks = ReportedDeadlocks::default();
     while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         if !nested.is_full() {
             say(line, nested.news(&session.processes()));
         }
+        say(line, deadlocks.news(session));
         if line.is_visible() {
             line.show(&text(&session.summary(), session.memory_limit()));
         }
@@ -52,6 +55,23 @@ fn show(session: &Session, ended: &Receiver<()>, line: &ProgressLine) {
     let processes = session.processes();
     say(line, nested.news(&processes));
     say(line, nested.rest(&processes));
+}
+
+/// The deadlocks that were reported.
+#[derive(Debug, Default)]
+struct ReportedDeadlocks {
+    count: usize,
+}
+
+impl ReportedDeadlocks {
+    /// The messages about those that were found since the last call.
+    fn news(&mut self, session: &Session) -> Vec<String> {
+        let all = session.deadlocks();
+        let new = all.get(self.count..).unwrap_or_default();
+        self.count = all.len();
+        let message = |deadlock| plain(&format!("deadlock: {deadlock}"));
+        new.iter().map(message).collect()
+    }
 }
 
 fn say(line: &ProgressLine, messages: impl IntoIterator<Item = String>) {

@@ -10,6 +10,7 @@
 mod arrivals;
 mod channels;
 mod copies;
+mod deadlocks;
 mod deaths;
 mod elsewhere;
 mod expired;
@@ -43,6 +44,7 @@ use arrivals::Arrivals;
 #[cfg(feature = "live")]
 pub(crate) use copies::ProcessForLivePage;
 pub(crate) use copies::{GroupSource, ProcessForCapture, ProcessForGroups};
+pub use deadlocks::{Deadlock, DeadlockedWait};
 pub(crate) use deaths::{DeadPoolEntry, FinalGroups};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use elsewhere::ElsewhereProcess;
@@ -78,6 +80,7 @@ pub(crate) struct ProcessTable {
     unread_files: AtomicU64,
     /// The number of processes that had arrived at the last wait and were not in the table after it.
     missed_arrivals: AtomicU64,
+    deadlocks: Mutex<Vec<Deadlock>>,
     /// Whether programs could make no files at some time.
     had_full_directory: AtomicBool,
     /// The number of processes that are being spawned without resources.

@@ -43,7 +43,9 @@ use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
 use crate::live::{LiveOptions, LiveServer, LiveSources};
 use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
-use crate::process_table::{ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess};
+use crate::process_table::{
+    Deadlock, ProcessReport, ProcessTable, SessionSummary, UnprofiledProcess,
+};
 use crate::session_metrics::{MetricsReader, MetricsSources};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
@@ -210,6 +212,13 @@ impl Session {
     /// All processes of the session, the parent first, with current memory figures.
     pub fn processes(&self) -> Vec<ProcessReport> {
         self.processes.reports()
+    }
+
+    /// The deadlocks among observed programs that were found so far, the first ones first: threads that
+    /// have waited for each other for at least two seconds, and of which none can go on. They are
+    /// reported within about four seconds.
+    pub fn deadlocks(&self) -> Vec<Deadlock> {
+        self.processes.deadlocks()
     }
 
     /// The processes of [`Self::processes`], with those that have begun to record a moment ago: waits

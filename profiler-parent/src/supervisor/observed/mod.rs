@@ -18,6 +18,7 @@
 //! until it has told the supervisor that the program has ended.
 
 mod arrivals;
+mod deadlocks;
 mod directory;
 mod mapped_files;
 mod module_places;

@@ -161,10 +161,28 @@ impl ObservedReader {
             }
             self.meet_all();
             self.send_updates();
+            self.report_deadlock();
             if self.times_published.elapsed() >= TIMES_INTERVAL {
                 self.publish_times(false);
             }
         }
+    }
+
+    /// Notes a deadlock that has become certain, also in the profile.
+    fn report_deadlock(&mut self) {
+        let Some(waits) = self.names.deadlock() else {
+            return;
+        };
+        for (key, reading) in &self.programs {
+            let pid = reading.program.pid;
+            let mut own = waits.iter().filter(|wait| wait.process == pid);
+            if let Some(wait) = own.next() {
+                let text = format!("deadlock: the process is {}", wait.label);
+                reading.program.process().pool().add_notice(text);
+                self.touched.insert(*key);
+            }
+        }
+        self.context.processes.note_deadlock(waits);
     }
 
     /// Meets all programs, if a capture waits for that, or a process that has ended has not been
@@ -476,6 +494,7 @@ impl ObservedReader {
             return;
         };
         program.note_clock(&clock);
+        self.names.forget(program.pid);
         let goes_on = program.goes_on();
         let is_short = goes_on && program.used_ns() < SHORT_NS;
         let is_left_out = is_short && (program.has_recorder() || program.is_fork());

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::observed::{AwaitedName, WaitingThread};
 use profiler_json::{Awaited, Numbered, WaitLabel};
-use profiler_waits::{Holders, WaitResolver, WaitTarget, WaitingCall};
+use profiler_waits::{Blocker, Holders, ThreadKey, WaitResolver, WaitTarget, WaitingCall};
 
-use crate::process_table::ProcessTable;
+use super::deadlocks::{DeadlockWatch, StuckThread};
+use crate::process_table::{DeadlockedWait, ProcessTable};
 
 /// The maximum number of processes that one name lists.
 const MAX_LISTED: usize = 3;
@@ -21,6 +22,7 @@ const MAX_LISTED: usize = 3;
 pub(super) struct WaitNames {
     resolver: WaitResolver,
     processes: Arc<ProcessTable>,
+    deadlocks: DeadlockWatch,
 }
 
 impl WaitNames {
@@ -28,6 +30,7 @@ impl WaitNames {
         Self {
             resolver: WaitResolver::new(),
             processes,
+            deadlocks: DeadlockWatch::new(),
         }
     }
 
@@ -46,11 +49,32 @@ impl WaitNames {
         let here = (pid.get(), thread);
         match self.resolver.resolve(here, &call, &all, &mut memory) {
             Some(target) => {
+                let blocker = Blocker::of(&call, &target);
                 let name = self.name(pid, target);
+                let key = ThreadKey {
+                    process: pid.get(),
+                    thread,
+                };
+                self.deadlocks.note(key, blocker.zip(name.clone()));
                 name.map_or(AwaitedName::None, AwaitedName::Known)
             }
             None => AwaitedName::NotLookedUp,
         }
+    }
+
+    /// The deadlock that has become certain, if there is one.
+    pub(super) fn deadlock(&mut self) -> Option<Vec<DeadlockedWait>> {
+        let found = self.deadlocks.check()?;
+        let wait = |(key, label): StuckThread| {
+            let name = self.process(key.process).name;
+            DeadlockedWait::new((ProcessId::new(key.process), key.thread), name, label)
+        };
+        Some(found.into_iter().map(wait).collect())
+    }
+
+    /// Notes that a program has ended.
+    pub(super) fn forget(&mut self, pid: ProcessId) {
+        self.deadlocks.forget(pid.get());
     }
 
     fn name(&self, pid: ProcessId, target: WaitTarget) -> Option<String> {

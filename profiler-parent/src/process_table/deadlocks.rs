@@ -1,0 +1,90 @@
+//! Deadlocks that were found while the session runs.
+//!
+//! Part of the [`ProcessTable`]. The reader of observed programs notes them; the session shows them.
+
+use std::fmt;
+use std::sync::PoisonError;
+
+use profiler_core::ids::ProcessId;
+
+use super::ProcessTable;
+
+/// The maximum number of deadlocks that are kept.
+const MAX_DEADLOCKS: usize = 64;
+
+/// Threads that wait for each other, and of which none can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deadlock {
+    /// Each waits for the next one, and the last one for the first.
+    pub waits: Vec<DeadlockedWait>,
+}
+
+/// One of the threads of a deadlock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadlockedWait {
+    /// Its process.
+    pub process: ProcessId,
+    /// The name of the process.
+    pub name: String,
+    /// Its number.
+    pub thread: u32,
+    /// The label that its samples have: *waiting for NAME [NUMBER] (KIND)*.
+    pub label: String,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, wait) in self.waits.iter().enumerate() {
+            let before = if place == 0 { "" } else { "; " };
+            let DeadlockedWait {
+                process,
+                name,
+                thread,
+                label,
+            } = wait;
+            write!(text, "{before}{name} [{process}]")?;
+            if *thread != process.get() {
+                write!(text, ", thread {thread}")?;
+            }
+            write!(text, " is {label}")?;
+        }
+        Ok(())
+    }
+}
+
+impl DeadlockedWait {
+    /// A wait of a thread of a process with this name.
+    #[cfg(observing)]
+    pub(crate) const fn new(
+        (process, thread): (ProcessId, u32),
+        name: String,
+        label: String,
+    ) -> Self {
+        Self {
+            process,
+            name,
+            thread,
+            label,
+        }
+    }
+}
+
+impl ProcessTable {
+    /// Notes a deadlock.
+    #[cfg(observing)]
+    pub(crate) fn note_deadlock(&self, waits: Vec<DeadlockedWait>) {
+        let found = self.deadlocks.lock();
+        let mut found = found.unwrap_or_else(PoisonError::into_inner);
+        if found.len() < MAX_DEADLOCKS {
+            found.push(Deadlock { waits });
+        }
+    }
+
+    /// The deadlocks that were found, the first ones first.
+    pub(crate) fn deadlocks(&self) -> Vec<Deadlock> {
+        let found = self.deadlocks.lock();
+        found.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,151 @@
+//! Finds deadlocks among the threads of observed programs while they run.
+//!
+//! Used by the reader's thread. Each look notes what a waiting thread waits for. A thread that has not
+//! run since is not looked at again, so a note that is old may be of a wait that stands. Threads that
+//! seem to be stuck are checked twice, some time apart: none of them may have run in between.
+//!
+//! Invariant: without two old waits for processes that wait themselves, a check reads nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+use profiler_waits::{Blocker, ThreadKey, cycle, stuck_threads};
+
+use super::reader_commands::now;
+
+/// How long a wait must have stood.
+const STANDS: Duration = Duration::from_secs(2);
+/// The time between two checks.
+const CHECK: Duration = Duration::from_secs(1);
+/// The maximum number of waits that are noted.
+const MAX_NOTED: usize = 16_384;
+
+/// A wait that was noted at a look.
+#[derive(Debug)]
+struct NotedWait {
+    blocker: Blocker,
+    label: String,
+    since: Instant,
+}
+
+/// Threads that seem to be stuck, with the number of times that each has run.
+type RunCounts = BTreeMap<ThreadKey, u64>;
+
+/// A thread of a deadlock, and the label of its wait.
+pub(super) type StuckThread = (ThreadKey, String);
+
+/// The waits that may be parts of a deadlock.
+#[derive(Debug)]
+pub(super) struct DeadlockWatch {
+    noted: BTreeMap<ThreadKey, NotedWait>,
+    suspected: RunCounts,
+    reported: BTreeSet<Vec<ThreadKey>>,
+    next_check: Instant,
+}
+
+impl DeadlockWatch {
+    pub(super) fn new() -> Self {
+        Self {
+            noted: BTreeMap::new(),
+            suspected: RunCounts::new(),
+            reported: BTreeSet::new(),
+            next_check: now() + CHECK,
+        }
+    }
+
+    /// Notes what a thread waits for. `None` if something else than a process or a thread may end the
+    /// wait.
+    pub(super) fn note(&mut self, key: ThreadKey, wait: Option<(Blocker, String)>) {
+        let Some((blocker, label)) = wait else {
+            self.noted.remove(&key);
+            return;
+        };
+        let since = now();
+        let noted = NotedWait {
+            blocker,
+            label,
+            since,
+        };
+        if self.noted.len() < MAX_NOTED || self.noted.contains_key(&key) {
+            self.noted.insert(key, noted);
+        }
+    }
+
+    /// The deadlock that has become certain, if a check is due.
+    pub(super) fn check(&mut self) -> Option<Vec<StuckThread>> {
+        let moment = now();
+        if moment < self.next_check {
+            return None;
+        }
+        self.next_check = moment + CHECK;
+        let old = self.noted.iter().filter(|(_, noted)| {
+            let stood = moment.saturating_duration_since(noted.since);
+            stood >= STANDS
+        });
+        let waits: BTreeMap<ThreadKey, Blocker> = old
+            .map(|(key, noted)| (*key, noted.blocker.clone()))
+            .collect();
+        let stuck = self.stuck(&waits);
+        let counts: RunCounts = stuck
+            .iter()
+            .filter_map(|key| Some((*key, runs(*key)?)))
+            .collect();
+        let is_certain = !counts.is_empty() && counts == self.suspected;
+        self.forget_ended(&stuck, &counts);
+        self.suspected = counts;
+        let found = cycle(&waits, &stuck);
+        if !is_certain || found.is_empty() || !self.reported.insert(found.clone()) {
+            return None;
+        }
+        let label = |key: &ThreadKey| Some(self.noted.get(key)?.label.clone());
+        let found = found.iter().filter_map(|key| Some((*key, label(key)?)));
+        Some(found.collect())
+    }
+
+    /// The threads that are stuck. The lists of threads are only read if there are any that would be
+    /// stuck without other threads.
+    fn stuck(&self, waits: &BTreeMap<ThreadKey, Blocker>) -> BTreeSet<ThreadKey> {
+        let noted = |process: u32| {
+            let first = ThreadKey { process, thread: 0 };
+            let last = ThreadKey {
+                process,
+                thread: u32::MAX,
+            };
+            let keys = waits.range(first..=last);
+            keys.map(|(key, _)| key.thread).collect()
+        };
+        if stuck_threads(waits, &noted).is_empty() {
+            return BTreeSet::new();
+        }
+        stuck_threads(waits, &threads)
+    }
+
+    /// Forgets the notes of threads that have ended.
+    fn forget_ended(&mut self, stuck: &BTreeSet<ThreadKey>, counts: &RunCounts) {
+        for key in stuck.iter().filter(|key| !counts.contains_key(*key)) {
+            self.noted.remove(key);
+        }
+    }
+
+    /// Forgets the notes of a process that has ended or executes another program.
+    pub(super) fn forget(&mut self, process: u32) {
+        self.noted.retain(|key, _| key.process != process);
+    }
+}
+
+/// The threads of a process; none if it has ended.
+fn threads(process: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{process}/task"));
+    let entries = entries.into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.filter_map(number).collect()
+}
+
+/// How often a thread has run. `None` if it has ended.
+fn runs(key: ThreadKey) -> Option<u64> {
+    let ThreadKey { process, thread } = key;
+    let path = format!("/proc/{process}/task/{thread}/schedstat");
+    let text = fs::read_to_string(path).ok()?;
+    text.split_ascii_whitespace().nth(2)?.parse().ok()
+}
