@@ -1,8 +1,8 @@
 //! Finds for whom a thread waits.
 //!
 //! Called by one thread, which looks at waiting threads. Invariants: [`MAX_LOOK_UPS`] look-ups a
-//! second are made; the descriptors of all processes are read for an object that is not known, at most
-//! with a [`READ_SHARE`]th of a processor.
+//! second are made; the descriptors of all processes, and the connections of TCP, are read for an object
+//! that is not known, each with at most a [`READ_SHARE`]th of a processor.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ use crate::unix_sockets::UnixSockets;
 
 /// The maximum number of look-ups a second.
 const MAX_LOOK_UPS: u32 = 400;
-/// The time between two readings of the descriptors of all processes, and of the tables of TCP: at
-/// least, at most, and as a multiple of the processor time of a reading.
+/// The time between two readings of the descriptors of all processes, or of the tables of TCP: at least,
+/// at most, and as a multiple of the processor time of a reading.
 const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 const READ_SHARE: u32 = 50;
 /// How long the members of a set are taken to be the same.
@@ -40,10 +40,9 @@ pub struct WaitResolver {
     ends: Ends,
     sockets: UnixSockets,
     tcp: TcpConnections,
-    /// When the descriptors and the tables may be read again.
-    next_read: Instant,
-    /// Whether they were read for the present wait.
-    has_read: bool,
+    descriptors_read: ReadPause,
+    /// The tables of TCP take the system milliseconds, however few connections there are.
+    tcp_read: ReadPause,
     second: Instant,
     look_ups: u32,
     /// The waits for sets of descriptors that were looked up since `sets_read`.
@@ -65,8 +64,8 @@ impl WaitResolver {
             ends: Ends::default(),
             sockets: UnixSockets::new(),
             tcp: TcpConnections::default(),
-            next_read: now(),
-            has_read: false,
+            descriptors_read: ReadPause::new(),
+            tcp_read: ReadPause::new(),
             second: now(),
             look_ups: 0,
             sets: HashMap::new(),
@@ -100,7 +99,8 @@ impl WaitResolver {
         if !self.may_look_up() {
             return None;
         }
-        self.has_read = false;
+        self.descriptors_read.is_fresh = false;
+        self.tcp_read.is_fresh = false;
         match call.subject() {
             WaitSubject::Descriptor(descriptor, waits) => {
                 self.for_descriptor(waiter, descriptor, Some(waits), processes)
@@ -229,8 +229,10 @@ impl WaitResolver {
             let holders = self.holders(WaitObject::Socket(peer), None, process, processes)?;
             return Some(WaitTarget::new(WaitKind::UnixSocket, holders));
         }
-        if self.tcp.peer(inode).is_none() && !self.tcp.contains(inode) {
-            self.read_again(processes)?;
+        let object = WaitObject::Socket(inode);
+        if !self.tcp.contains(inode) && !self.ends.is_checked(object) {
+            self.read_connections()?;
+            self.ends.check(object);
         }
         Some(match self.tcp.peer(inode) {
             Some(TcpPeer::Here(peer)) => {
@@ -255,7 +257,7 @@ impl WaitResolver {
     ) -> Option<Holders> {
         let mut all = self.ends.holders(object, waits, process);
         if (all.is_empty() || all == [process]) && !self.ends.is_checked(object) {
-            self.read_again(processes)?;
+            self.read_descriptors(processes)?;
             self.ends.check(object);
             all = self.ends.holders(object, waits, process);
         }
@@ -266,21 +268,49 @@ impl WaitResolver {
         })
     }
 
-    /// Reads the descriptors of all processes, unless that was done a short time ago.
-    fn read_again(&mut self, processes: &dyn Fn() -> Vec<u32>) -> Option<()> {
-        if self.has_read {
+    /// Reads the descriptors of all processes. `None` if it is too early for that.
+    fn read_descriptors(&mut self, processes: &dyn Fn() -> Vec<u32>) -> Option<()> {
+        let ends = &mut self.ends;
+        self.descriptors_read.read(|| ends.read(&processes()))
+    }
+
+    /// Reads the connections of TCP. `None` if it is too early for that.
+    fn read_connections(&mut self) -> Option<()> {
+        let tcp = &mut self.tcp;
+        self.tcp_read.read(|| *tcp = TcpConnections::read())
+    }
+}
+
+/// When something may be read again, which takes long.
+#[derive(Debug)]
+struct ReadPause {
+    next: Instant,
+    /// Whether it was read for the present wait.
+    is_fresh: bool,
+}
+
+impl ReadPause {
+    fn new() -> Self {
+        Self {
+            next: now(),
+            is_fresh: false,
+        }
+    }
+
+    /// Reads, unless that was done for the present wait. `None` if it is too early for that.
+    fn read(&mut self, read: impl FnOnce()) -> Option<()> {
+        if self.is_fresh {
             return Some(());
         }
-        if now() < self.next_read {
+        if now() < self.next {
             return None;
         }
-        self.has_read = true;
+        self.is_fresh = true;
         let begin = processor_time();
-        self.ends.read(&processes());
-        self.tcp = TcpConnections::read();
+        read();
         let cost = processor_time().saturating_sub(begin);
         let (least, most) = READ_PAUSE;
-        self.next_read = now() + cost.saturating_mul(READ_SHARE).clamp(least, most);
+        self.next = now() + cost.saturating_mul(READ_SHARE).clamp(least, most);
         Some(())
     }
 }
