@@ -1,8 +1,8 @@
 //! Waits and critical paths as text for a person.
 
 use profiler_analysis::{
-    Activity, CriticalPath, Meanwhile, PathPart, PathSegment, PathState, ThreadWaits, WaitReport,
-    WaitRow,
+    Activity, CriticalPath, Meanwhile, PROCESSOR, PathPart, PathSegment, PathState, ThreadWaits,
+    WaitReport, WaitRow,
 };
 
 use crate::plain::plain;
@@ -53,6 +53,7 @@ fn add_rows(lines: &mut Vec<String>, waits: &[WaitRow], top: usize) {
     for row in waits.iter().filter(is_shown).take(top) {
         let whom = match &row.whom {
             Some(whom) => format!("waits for {whom} ({})", row.kind),
+            None if row.kind == PROCESSOR => format!("waits for a processor, in {}", row.place),
             None if row.kind == row.place => format!("waits in {}", row.place),
             None => format!("waits in {} ({})", row.place, row.kind),
         };
@@ -86,6 +87,7 @@ fn add_meanwhile(lines: &mut Vec<String>, all: &[Meanwhile], (of_ms, depth): (f6
         let indent = " ".repeat(18 + 4 * depth);
         let what = match &one.activity {
             Activity::Runs(function) => format!("runs {function}"),
+            Activity::Ready(function) => format!("waits for a processor, in {function}"),
             Activity::Waits {
                 place,
                 whom: Some(whom),
@@ -169,6 +171,7 @@ fn segment(segment: &PathSegment, start_ns: i64) -> String {
 fn what(state: PathState, function: &str) -> String {
     match state {
         PathState::Runs => format!("runs {function}"),
+        PathState::Ready => format!("waits for a processor, in {function}"),
         PathState::Waits => format!("waits in {function}"),
         PathState::WaitsMutually => {
             format!("waits in {function} for a process that waits for it")

@@ -24,6 +24,8 @@ use super::timeline::{Interval, Piece, ProcessIndex, ThreadIndex, TimedProcess, 
 pub enum PathState {
     /// It ran.
     Runs,
+    /// It was ready to run, and waited for a processor.
+    Ready,
     /// It waited, and for no process that the profile has: for time, a disk, another machine.
     Waits,
     /// It waited for a process that waited for it. Both are on the path, and the samples do not say
@@ -203,7 +205,8 @@ impl Walk<'_> {
             let thread = self.timeline.thread(here.0, here.1)?;
             let near = *thread.piece_near(self.at_ns)?;
             let (piece, state) = halved(near, self.at_ns);
-            let order = (state == PathState::Runs, thread.is_main, near.place.label);
+            let could_run = matches!(state, PathState::Runs | PathState::Ready);
+            let order = (could_run, thread.is_main, near.place.label);
             Some((order, (here, piece, state)))
         });
         did.max_by_key(|(order, _)| *order).map(|(_, found)| found)
@@ -264,7 +267,7 @@ impl Walk<'_> {
         };
         self.at_ns = start_ns;
         let name = match state {
-            PathState::Runs => self.timeline.places.name(place.innermost),
+            PathState::Runs | PathState::Ready => self.timeline.places.name(place.innermost),
             PathState::Waits | PathState::WaitsMutually => {
                 self.timeline.places.name(place.of_program)
             }
@@ -293,7 +296,12 @@ fn halved(piece: Piece, at_ns: i64) -> (Piece, PathState) {
     let (start_ns, end_ns, state) = if at_ns > begin && begin < piece.time.end_ns {
         (begin, piece.time.end_ns, PathState::Runs)
     } else {
-        (piece.time.start_ns, begin, PathState::Waits)
+        let state = if piece.is_ready() {
+            PathState::Ready
+        } else {
+            PathState::Waits
+        };
+        (piece.time.start_ns, begin, state)
     };
     let time = Interval { start_ns, end_ns };
     (Piece { time, ..piece }, state)

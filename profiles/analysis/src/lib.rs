@@ -32,4 +32,4 @@ pub use reading::read_timeline;
 pub use timeline::{
     Interval, MarkerInterval, Piece, ProcessIndex, ThreadIndex, TimedProcess, TimedThread, Timeline,
 };
-pub use wait_table::{ThreadWaits, WaitReport, WaitRow, wait_report};
+pub use wait_table::{PROCESSOR, ThreadWaits, WaitReport, WaitRow, wait_report};

@@ -27,6 +27,8 @@ const LEAST_PART: f64 = 0.05;
 pub enum Activity {
     /// It ran in this function.
     Runs(String),
+    /// It was ready to run in this function, and waited for a processor.
+    Ready(String),
     /// It waited in this function of the program.
     Waits {
         /// The function.
@@ -60,6 +62,7 @@ pub struct Meanwhile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Key {
     Runs(NameId),
+    Ready(NameId),
     Waits(NameId, Option<LabelId>),
     NotThere,
 }
@@ -174,6 +177,7 @@ impl Search<'_> {
 fn activity(places: &Places, key: Key) -> Activity {
     match key {
         Key::Runs(function) => Activity::Runs(places.name(function).to_owned()),
+        Key::Ready(function) => Activity::Ready(places.name(function).to_owned()),
         Key::Waits(place, label) => Activity::Waits {
             place: places.name(place).to_owned(),
             whom: label
@@ -239,7 +243,11 @@ fn add(found: &mut HashMap<Key, Times>, piece: &Piece, part: Interval, with_wait
             .ns += running;
     }
     if waiting > 0 && with_waits {
-        let key = Key::Waits(piece.place.of_program, piece.place.label);
+        let key = if piece.is_ready() {
+            Key::Ready(piece.place.innermost)
+        } else {
+            Key::Waits(piece.place.of_program, piece.place.label)
+        };
         let times = found.entry(key).or_default();
         times.ns += waiting;
         times.intervals.push(part);

@@ -50,7 +50,14 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// How long it waited.
+    /// Whether a thread that did not run all the time could have run: it waited for a processor. A sample
+    /// of a wait has no processor time.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.running_ns > 0
+    }
+
+    /// How long it did not run.
     #[must_use]
     pub const fn waiting_ns(&self) -> i64 {
         self.weight_ns - self.running_ns

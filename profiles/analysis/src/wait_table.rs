@@ -14,6 +14,8 @@ use super::timeline::{Interval, ProcessIndex, TimedThread, Timeline};
 
 /// A wait with less than this part of its thread's life is not followed to the other side.
 const LEAST_PART: f64 = 0.01;
+/// The kind of a wait for a processor.
+pub const PROCESSOR: &str = "processor";
 
 /// The waits of a profile.
 #[derive(Debug, PartialEq, Serialize)]
@@ -46,7 +48,8 @@ pub struct ThreadWaits {
 pub struct WaitRow {
     /// The innermost function of the program.
     pub place: String,
-    /// The kind of the wait, such as `pipe`; the innermost function if it is not known.
+    /// The kind of the wait, such as `pipe`; `processor` for a thread that is ready to run; the innermost
+    /// function if the kind is not known.
     pub kind: String,
     /// For whom; `None` if that is not known.
     #[serde(rename = "for")]
@@ -65,6 +68,7 @@ pub struct WaitRow {
 enum Key {
     Known(NameId, LabelId),
     Unknown(NameId, NameId),
+    Processor(NameId),
 }
 
 /// The waits of all threads.
@@ -96,6 +100,7 @@ fn of_thread(
     for piece in thread.pieces.iter().filter(|piece| piece.waiting_ns() > 0) {
         let place = piece.place;
         let key = match place.label {
+            _ if piece.is_ready() => Key::Processor(place.innermost),
             Some(label) => Key::Known(place.of_program, label),
             None => Key::Unknown(place.of_program, place.innermost),
         };
@@ -128,11 +133,12 @@ fn row(
     let places = &timeline.places;
     let label = match key {
         Key::Known(_, label) => places.label(label),
-        Key::Unknown(..) => None,
+        Key::Unknown(..) | Key::Processor(_) => None,
     };
-    let (Key::Known(place, _) | Key::Unknown(place, _)) = key;
-    let innermost = match key {
+    let (Key::Known(place, _) | Key::Unknown(place, _) | Key::Processor(place)) = key;
+    let kind = match key {
         Key::Unknown(_, innermost) => places.name(innermost),
+        Key::Processor(_) => PROCESSOR,
         Key::Known(..) => "",
     };
     let part = ns as f64 / life as f64;
@@ -140,7 +146,7 @@ fn row(
         label.filter(|label| part >= LEAST_PART && matches!(label.whom, Awaited::Processes(_)));
     WaitRow {
         place: places.name(place).to_owned(),
-        kind: label.map_or(innermost, |label| &label.kind).to_owned(),
+        kind: label.map_or(kind, |label| &label.kind).to_owned(),
         whom: label.map(|label| label.whom.to_string()),
         ms: ns as f64 / 1e6,
         percent: part * 100.0,
