@@ -5,7 +5,6 @@
 //! stack; nothing is recorded of a program that its process has left.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,14 +16,15 @@ use profiler_core::internal::observed::{
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
-use profiler_observed::file::ObservedFile;
-use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, PAGE, SampleHead};
+use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, SampleHead};
 use profiler_symbols::SymbolStore;
 
 use crate::process_table::ObservedTime;
 
 use super::mapped_files::{ListingPause, mapped_files};
 use super::module_places;
+use super::outside::TIME_ONLY;
+use super::program_file::ProgramFile;
 use super::remarks::{NO_WAITING_STACKS, remarks};
 
 /// The pages of the ring are doubled when a reading finds this number of samples, or one was
@@ -51,8 +51,7 @@ struct ReadSample {
 #[derive(Debug)]
 pub(super) struct ObservedProgram {
     pub(super) pid: ProcessId,
-    path: PathBuf,
-    file: ObservedFile,
+    file: ProgramFile,
     process: ObservedProcess,
     threads: ObservedThreads,
     /// Whether the profile tells that waiting threads have no stacks.
@@ -81,7 +80,7 @@ impl ObservedProgram {
     /// Observes a program, in a session with these parameters.
     pub(super) fn new(
         place: ObservedPlace,
-        (path, file): (PathBuf, ObservedFile),
+        file: ProgramFile,
         process: ObservedProcess,
         (params, symbols): (&SessionParams, &SymbolStore),
     ) -> Self {
@@ -95,7 +94,6 @@ impl ObservedProgram {
         });
         Self {
             pid: place.pid,
-            path,
             file,
             threads: ObservedThreads::new(&process, place, params),
             process,
@@ -139,9 +137,8 @@ impl ObservedProgram {
     /// says: it executes another program, or records itself.
     pub(super) fn goes_on(&self) -> bool {
         let endings = [Ending::Exec as u32, Ending::Recorder as u32];
-        self.file
-            .header()
-            .is_ok_and(|header| endings.contains(&header.ending))
+        let header = self.file.header();
+        header.is_ok_and(|header| endings.contains(&header.ending)) || self.threads.is_replaced()
     }
 
     /// Whether a recorder of the program has begun, as the file says.
@@ -164,6 +161,23 @@ impl ObservedProgram {
         self.file
             .header()
             .is_ok_and(|header| header.ending == Ending::None as u32)
+    }
+
+    /// Whether its process has no file, and is observed from outside.
+    pub(super) const fn is_outside(&self) -> bool {
+        self.file.is_outside()
+    }
+
+    /// Ends its observation from outside, if it has not ended. The clock of its process has shown
+    /// `clock_ns`.
+    pub(super) fn end_outside(&mut self, ending: Ending, clock_ns: Option<u64>) {
+        self.file.end(ending, clock_ns);
+    }
+
+    /// Whether its process has executed another program, as far as is known.
+    pub(super) fn has_left(&self) -> bool {
+        let has_left = self.file.is_outside() && self.goes_on();
+        has_left || self.threads.is_replaced() && !self.has_recorder()
     }
 
     /// The processor time that the program has used until its end, if it has stored that.
@@ -289,8 +303,7 @@ impl ObservedProgram {
 
     /// The memory of the program's file, as far as it has been granted.
     pub(super) fn ring_bytes(&self) -> u64 {
-        let granted = u64::from(self.file.granted()) * 16 * PAGE as u64;
-        ObservedFile::first_bytes() + granted
+        self.file.bytes()
     }
 
     fn record(&mut self, files: &mut ObservedFiles, sample: &ReadSample, discard: bool) {
@@ -318,7 +331,7 @@ impl ObservedProgram {
             return;
         }
         self.recorded_ns = self.recorded_ns.saturating_add(cpu_ns);
-        if wanted == WantedSample::Time {
+        if wanted == WantedSample::Time || head.flags & TIME_ONLY != 0 {
             self.process.add_time(tid, at, cpu_ns, ticks);
             return;
         }
@@ -367,6 +380,7 @@ impl ObservedProgram {
         clock_ns: Option<u64>,
     ) -> ObservedTime {
         let _ = self.pass(files, discard);
+        self.file.end(Ending::Exit, clock_ns);
         let header = self.file.header().unwrap_or_default();
         let is_orderly = header.ending != Ending::None as u32;
         let now = Timestamp::now();
@@ -398,7 +412,7 @@ impl ObservedProgram {
         }
         let time = self.time(known_cpu_ns);
         self.process.close(is_orderly);
-        let _ = std::fs::remove_file(&self.path);
+        self.file.remove();
         time
     }
 }
