@@ -14,11 +14,13 @@ use super::reason::Reason;
 /// The most programs that are kept.
 const MAX: usize = 4096;
 /// A process must be seen for this time before it is reported: a program makes its file, and one that
-/// contains the profiler joins, in a shorter time, and a forked process usually executes another
-/// program.
+/// contains the profiler joins, in a shorter time.
 const SEEN_FOR: Duration = Duration::from_millis(60);
 /// The same for a process that certainly makes no file. It may contain the profiler.
 const SEEN_FOR_IF_CERTAIN: Duration = Duration::from_millis(20);
+/// The same for a process of which no reason is known, or only that it was forked: it may be recorded
+/// by another session, which tells that soon, and a forked process usually executes another program.
+const SEEN_FOR_IF_SILENT: Duration = Duration::from_millis(200);
 
 /// A process that does not record, for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,9 +127,10 @@ impl Sighting {
         is_listed: impl FnOnce() -> bool,
         examine: impl FnOnce() -> Finding,
     ) -> Option<Finding> {
-        let least = match self.finding.reason.is_certain() {
-            true => SEEN_FOR_IF_CERTAIN,
-            false => SEEN_FOR,
+        let least = match self.finding.reason {
+            reason if reason.is_certain() => SEEN_FOR_IF_CERTAIN,
+            Reason::Forked | Reason::Silent => SEEN_FOR_IF_SILENT,
+            _ => SEEN_FOR,
         };
         if self.stage == Stage::Settled || self.last.saturating_sub(self.first) < least {
             return None;

@@ -4,6 +4,7 @@
 //! the time of its last sample; what the program used besides is recorded at its end, without a
 //! stack; nothing is recorded of a program that its process has left.
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub(super) struct ObservedProgram {
     file: ProgramFile,
     process: ObservedProcess,
     threads: ObservedThreads,
+    /// Whether its process was found to run without its file.
+    has_gone: OnceCell<bool>,
     /// Whether the profile tells that waiting threads have no stacks.
     is_refusal_told: bool,
     loaded: Vec<LoadedFile>,
@@ -97,6 +100,7 @@ impl ObservedProgram {
             file,
             threads: ObservedThreads::new(&process, place, params),
             process,
+            has_gone: OnceCell::new(),
             is_refusal_told: false,
             loaded: Vec::new(),
             listing: ListingPause::new(),
@@ -138,7 +142,7 @@ impl ObservedProgram {
     pub(super) fn goes_on(&self) -> bool {
         let endings = [Ending::Exec as u32, Ending::Recorder as u32];
         let header = self.file.header();
-        header.is_ok_and(|header| endings.contains(&header.ending)) || self.threads.is_replaced()
+        header.is_ok_and(|header| endings.contains(&header.ending)) || self.has_left()
     }
 
     /// Whether a recorder of the program has begun, as the file says.
@@ -176,8 +180,14 @@ impl ObservedProgram {
 
     /// Whether its process has executed another program, as far as is known.
     pub(super) fn has_left(&self) -> bool {
-        let has_left = self.file.is_outside() && self.goes_on();
-        has_left || self.threads.is_replaced() && !self.has_recorder()
+        if !self.is_outside() && !self.threads.is_replaced() {
+            return false;
+        }
+        let header = self.file.header();
+        let has_stored = header.is_ok_and(|header| header.ending == Ending::Exec as u32);
+        // A process may also only have changed what the system shows of its memory.
+        let has_gone = || !self.file.is_mapped_by(self.pid);
+        has_stored || self.threads.is_replaced() && *self.has_gone.get_or_init(has_gone)
     }
 
     /// The processor time that the program has used until its end, if it has stored that.

@@ -3,13 +3,16 @@
 //!
 //! Used by `program`, for which both are the same.
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
+use profiler_core::ids::ProcessId;
 use profiler_observed::file::{ObservedFile, ObservedHeader};
 use profiler_observed::layout::{Ending, PAGE, SampleHead};
 
 use super::outside::OutsideProcess;
+use crate::sys::maps_file;
 
 /// The source of samples.
 #[derive(Debug)]
@@ -69,6 +72,18 @@ impl ProgramFile {
                 ObservedFile::first_bytes() + u64::from(file.granted()) * 16 * PAGE as u64
             }
             Self::Outside(process) => process.bytes(),
+        }
+    }
+
+    /// Whether the process maps its file, or may do so. A process without a file maps nothing, so it
+    /// executes another program if it seems to.
+    pub(super) fn is_mapped_by(&self, pid: ProcessId) -> bool {
+        match self {
+            Self::Own(path, _) => {
+                let file = File::open(path);
+                file.is_ok_and(|file| maps_file(pid, &file) != Some(false))
+            }
+            Self::Outside(_) => false,
         }
     }
 

@@ -159,7 +159,10 @@ impl ObservedReader {
     fn list_unprofiled(&self, process: UnprofiledProcess, facts: Option<ProcessFacts>) {
         let Ok(key) = pool::new_id() else { return };
         let start = facts.map_or(ProcessStart::new(0), |facts| facts.start);
-        self.context.processes.list_unprofiled(key, process, start);
+        let processes = &self.context.processes;
+        if processes.list_unprofiled(key, process, start) {
+            processes.note_empty(key); // the latest such processes are listed, the others counted
+        }
     }
 
     /// Ends the observation of a process from outside, if there is one: its file has appeared, or a
