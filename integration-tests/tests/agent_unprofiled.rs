@@ -21,6 +21,12 @@ int main(int count, char **words) {
 }
 "#;
 
+/// Runs for less than the time between two looks.
+const NAPS: &str = r"
+#include <unistd.h>
+int main(void) { return usleep(15000); }
+";
+
 /// Takes another user, then runs its argument as a shell command and returns the exit code.
 const DROPS: &str = r#"
 #include <stdlib.h>
@@ -164,12 +170,12 @@ fn a_process_that_is_not_recorded_is_a_marker_in_the_process_that_has_started_it
 -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
-    let runs = place.compile("runs", RUNS, &["-static"])?;
+    let runs = place.compile("runs", NAPS, &["-static"])?;
     let profile = place.path().join("out.json");
     for format in ["processed", "gecko"] {
         // The first shell is the root of the profile; the second one starts the program.
         // Looks see some of these programs, each of which ends before the next look.
-        let many = format!("for i in $(seq 500); do {}; done", text(&runs));
+        let many = format!("for i in $(seq 60); do {}; done", text(&runs));
         let script = format!("sh -c '{many}; exit 3'; exit 4");
         let status = std::process::Command::new(integration_tests::tools::profiler()?)
             .args(["record", "-o", "out.json", "--format", format])

@@ -76,6 +76,13 @@ impl ProcessTable {
         present.any(|process| is_decided(process) && !is_of_another(process))
     }
 
+    /// Whether the present program of a process records or has recorded, here or for another session,
+    /// or was refused, or is known not to record.
+    #[cfg(observing)]
+    pub(crate) fn is_settled(&self, pid: ProcessId, start: ProcessStart) -> bool {
+        matches!(self.known(pid, start), Known::Settled)
+    }
+
     fn known(&self, pid: ProcessId, start: ProcessStart) -> Known {
         let all = self.lock();
         let mut present = all

@@ -180,7 +180,8 @@ impl ObservedProgram {
 
     /// Whether its process has executed another program, as far as is known.
     pub(super) fn has_left(&self) -> bool {
-        if !self.is_outside() && !self.threads.is_replaced() {
+        let may_have = self.is_outside() || self.threads.is_replaced();
+        if !may_have || self.has_recorder() {
             return false;
         }
         let header = self.file.header();

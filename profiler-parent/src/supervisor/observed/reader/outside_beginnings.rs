@@ -52,7 +52,10 @@ impl ObservedReader {
         }
         self.end_earlier_program(pid);
         let processes = &self.context.processes;
-        if self.is_observed(pid) || processes.lists(pid, facts.start) || self.has_unread_file(pid) {
+        if self.is_observed(pid)
+            || processes.is_settled(pid, facts.start)
+            || self.has_unread_file(pid)
+        {
             return;
         }
         if let Err(process) = self.begin_outside(process, facts) {
