@@ -18,7 +18,7 @@ use crate::sys::maps_file;
 #[derive(Debug)]
 pub(super) enum ProgramFile {
     /// The process's own file, at this path.
-    Own(PathBuf, ObservedFile),
+    Own(PathBuf, Box<ObservedFile>),
     /// The process is observed from outside.
     Outside(Box<OutsideProcess>),
 }

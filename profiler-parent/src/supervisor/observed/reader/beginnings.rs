@@ -153,7 +153,7 @@ impl ObservedReader {
         // What was recorded from outside is not recorded again.
         let base_ns = base_ns.max(outside.unwrap_or(0));
         let loaded = loaded_files(&text, arrival.pid, header);
-        let file = ProgramFile::Own(path, file);
+        let file = ProgramFile::Own(path, Box::new(file));
         self.observe((file, loaded), (header, base_ns), arrival, place);
         Met::Done
     }
