@@ -168,6 +168,9 @@ impl OutsideProcess {
             self.add_thread(tid, 0);
         }
         let interval_ns = self.interval_ns;
+        // The clock of the thread may have gone on in another program.
+        let most_ns = self.ended_cpu_ns().unwrap_or(u64::MAX);
+        let cpu_ns = cpu_ns.map(|cpu_ns| cpu_ns.min(most_ns));
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
@@ -231,6 +234,12 @@ impl OutsideProcess {
         };
         self.rows = self.rows.saturating_add(u32::from(!is_main));
         self.threads.insert(tid, thread);
+    }
+
+    /// The processor time of the process at the end of the observation, if that has ended.
+    fn ended_cpu_ns(&self) -> Option<u64> {
+        let has_ended = self.header.ending != Ending::None as u32;
+        has_ended.then_some(self.header.ended_cpu_ns)
     }
 
     /// The processor time of the process, which has used at least `known_ns` by its clock. The clock
