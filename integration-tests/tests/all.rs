@@ -27,6 +27,8 @@ mod agent_luck;
 mod agent_observed;
 mod agent_observed_waits;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_outside;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_programs;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_record;

@@ -1,7 +1,7 @@
 //! The remarks of processes about missing data: a share of time without stacks, a filter of system
 //! calls, threads without a timer.
 //!
-//! `profile` reads them from the logs of the processes, and `profiler info` prints them. Three or
+//! `profile` reads them from the logs of the processes; `profiler info` and `record` print them. Three or
 //! more remarks that differ only in their numbers have one line.
 
 use std::collections::HashMap;
@@ -45,6 +45,22 @@ pub(crate) fn grouped(remarks: &[Remark]) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// The same for remarks that are lines already, each about a process or about the whole profile.
+pub(crate) fn grouped_lines(lines: &[String]) -> Vec<String> {
+    let of_process = |line: &String| {
+        let (head, text) = line.split_once("): ")?;
+        let (process, pid) = head.rsplit_once(" (")?;
+        Some(Remark {
+            process: process.to_owned(),
+            pid: pid.to_owned(),
+            text: text.to_owned(),
+        })
+    };
+    let others = lines.iter().filter(|line| of_process(line).is_none());
+    let remarks: Vec<Remark> = lines.iter().filter_map(of_process).collect();
+    others.cloned().chain(grouped(&remarks)).collect()
 }
 
 fn lines_of_kind(same: &[&Remark]) -> Vec<String> {
@@ -95,6 +111,27 @@ mod tests {
         ];
         let lines = ["cc (1): 5 % of 30 ms, and 2 more alike", "cc (9): a filter"];
         assert_eq!(grouped(&many), lines);
+    }
+
+    #[test]
+    fn lines_about_processes_are_grouped_and_others_stay() {
+        let lines = [
+            "a (b) (1): it is static",
+            "a (2): it is static",
+            "3 frames left out",
+        ];
+        let mut lines: Vec<String> = lines.map(str::to_owned).to_vec();
+        assert_eq!(
+            grouped_lines(&lines),
+            [
+                "3 frames left out",
+                "a (b) (1): it is static",
+                "a (2): it is static"
+            ]
+        );
+        lines.push("c (3): it is static".to_owned());
+        let all = grouped_lines(&lines);
+        assert_eq!(all[1], "a (b) (1): it is static, and 2 more alike");
     }
 
     #[test]

@@ -55,10 +55,11 @@ use witness::GroupWitness;
 /// (LD_PRELOAD) lets this process observe them; it adds no thread to them. A program that calls
 /// `profiler_child::init()`, or a function of profiler.h, records itself from then on.
 ///
-/// Not profiled, and named in the profile with the reason if they are found: programs that are
-/// statically linked, or made for another processor; programs with other rights; and processes
-/// whose environment was cleared. If no process records anything, no profile is written, and the
-/// command says why.
+/// Programs that do not load it are observed from outside: programs that are statically linked, or
+/// made for another processor; programs with other rights or of another user; and processes whose
+/// environment was cleared. They have stacks if the system permits perf events, and otherwise their
+/// processor time and their waits. A process that cannot be recorded is named in the profile with the
+/// reason. If no process records anything, no profile is written, and the command says why.
 ///
 /// A program with a profiler session of its own keeps it: the processes that this session records
 /// are in the profiles of that session, and this profile names them. The command says so as soon as

@@ -8,6 +8,7 @@ use profiler_parent::{CaptureReport, ProfiledChild, Session, Verdict, Why};
 
 use crate::console::tell;
 use crate::plain::plain;
+use crate::remarks::grouped_lines;
 
 /// Whether a profile has something to say: entries of a process, or which session has them.
 pub(super) fn is_worth_a_profile(session: &Session) -> bool {
@@ -66,8 +67,8 @@ pub(super) fn report_profile(report: &CaptureReport, program: ProcessId, unrecor
         "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
         report.bytes
     ));
-    for remark in &report.left_out {
-        tell(&format!("profiler: {}", plain(remark)));
+    for remark in grouped_lines(&report.left_out) {
+        tell(&format!("profiler: {}", plain(&remark)));
     }
     if report.unread_programs > 0 {
         tell(&format!(

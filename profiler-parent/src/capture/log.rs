@@ -22,7 +22,7 @@ use crate::push_sums::{DestinationRow, PushSums};
 const SHORTEST_NS: u64 = 1_000_000;
 /// What a capture says if the directory of observed programs had no room at some time.
 pub(super) const FULL_DIRECTORY: &str = "the directory for the files of observed programs had no \
-     room for some time: programs that began then are not in the profile";
+     room for some time: programs that began then may not be in the profile";
 
 /// Collects the log entries of a capture.
 #[derive(Debug)]

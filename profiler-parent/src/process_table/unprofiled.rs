@@ -76,6 +76,18 @@ impl ProcessTable {
         present.any(|process| is_decided(process) && !is_of_another(process))
     }
 
+    /// Whether the present program of a process records or has recorded, here or for another session,
+    /// or was refused, or is known not to record.
+    #[cfg(observing)]
+    pub(crate) fn is_settled(&self, pid: ProcessId, start: ProcessStart) -> bool {
+        let is_elsewhere = {
+            let all = self.lock();
+            let mut present = all.values().filter(|one| is_present(one, pid, start));
+            present.any(|process| process.recorded_by.is_some())
+        };
+        is_elsewhere || matches!(self.known(pid, start), Known::Settled)
+    }
+
     fn known(&self, pid: ProcessId, start: ProcessStart) -> Known {
         let all = self.lock();
         let mut present = all
@@ -162,6 +174,18 @@ mod tests {
         let later = ProcessStart::new(6);
         assert!(table.list_unprofiled(PoolId::new(2), unprofiled(7), later));
         assert_eq!(table.reports().len(), 2);
+    }
+
+    #[cfg(observing)]
+    #[test]
+    fn a_process_that_another_session_records_is_settled_and_a_silent_one_is_not() {
+        let table = ProcessTable::default();
+        let pid = ProcessId::new(7);
+        assert!(!table.is_settled(pid, START));
+        table.add(PoolId::new(1), process(ProcessState::Starting, 0));
+        assert!(!table.is_settled(pid, START));
+        table.change(PoolId::new(1), |process| process.recorded_by = Some(pid));
+        assert!(table.is_settled(pid, START));
     }
 
     #[test]

@@ -254,6 +254,24 @@ impl Session {
         key.is_ok_and(|key| self.processes.list_unprofiled(key, process, start))
     }
 
+    /// Observes a process from outside that has made no file for its samples, with the reason why it
+    /// has not. For tools that find such processes below a program that
+    /// [`Session::spawn_observed`] has started. The system takes its samples where it permits that;
+    /// otherwise its processor time and its waits are recorded without stacks of running threads.
+    /// Nothing in the process changes. If it cannot be observed, it is listed as by
+    /// [`Session::list_unprofiled`]; if it records itself, or makes a file later, nothing is recorded
+    /// twice. Returns before that is decided.
+    #[cfg(feature = "observed")]
+    pub fn observe_from_outside(&self, process: UnprofiledProcess) {
+        #[cfg(observing)]
+        let process = self.supervisor.observe_outside(process);
+        #[cfg(not(observing))]
+        let process = Some(process);
+        if let Some(process) = process {
+            self.list_unprofiled(process);
+        }
+    }
+
     /// Whether the session lists this process: it has connected or recorded, was refused, or does
     /// not record for a known reason. An earlier program of the process does not count.
     pub fn lists(&self, pid: ProcessId) -> bool {

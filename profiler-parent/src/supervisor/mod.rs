@@ -48,6 +48,8 @@ use crate::controller::MemoryLimit;
 use crate::groups::{ProbeRegistry, SnapshotReader};
 use crate::pools::PoolDirectory;
 use crate::process_table::ProcessTable;
+#[cfg(observing)]
+use crate::process_table::UnprofiledProcess;
 use crate::session_time::SessionTime;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::ControlLoop;
@@ -230,6 +232,20 @@ impl Supervisor {
         let service = observed.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let (name, value) = service.variable();
         Ok((name, value.to_owned()))
+    }
+
+    /// Observes a process from outside that has made no file, or lists it as not profiled. Returns
+    /// the process if no programs are observed.
+    #[cfg(observing)]
+    pub(crate) fn observe_outside(&self, process: UnprofiledProcess) -> Option<UnprofiledProcess> {
+        let observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        match observed.as_ref() {
+            Some(service) => {
+                service.observe_outside(process);
+                None
+            }
+            None => Some(process),
+        }
     }
 
     /// Lets no further process join, and removes the address.

@@ -1,12 +1,12 @@
-//! Finds the processes below the recorded program that do not record, and names them in the
-//! profile.
+//! Finds the processes below the recorded program that do not record. The session observes them from
+//! outside, or names them in the profile.
 //!
 //! The preloaded library is in no process that is statically linked, uses another C library, is made
 //! for another processor, has other rights, or lost its environment. Nothing tells the command about
 //! such a process, so a thread looks at the tree of processes in `/proc` from time to time. A look
-//! costs some microseconds per thread of the tree; the thread waits [`COST_FACTOR`] times as long
-//! as the last look took, but at most [`LONGEST_PAUSE`], so it uses a two-hundredth of a processor
-//! as long as a look takes less than 50 ms. A process that no look has seen is missing, and so is
+//! costs some microseconds per thread of the tree; the thread waits [`COST_FACTOR`] times the processor
+//! time of the last look, but at most [`LONGEST_PAUSE`], so it uses a hundredth of a processor as long
+//! as a look takes less than 100 ms. A process that no look has seen is missing, and so is
 //! one that only one look has seen, unless its file tells the reason. The program itself never is:
 //! its file is examined, whether it still runs or not.
 
@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use profiler_parent::core::ids::ProcessId;
 use profiler_parent::{ProfiledChild, Session, UnprofiledProcess};
 use rustix::fs::Access;
+use rustix::time::{ClockId, clock_gettime};
 
 use elf::ProgramKind;
 use proc::Stat;
@@ -43,10 +44,10 @@ const SET_GROUP: u32 = 0o2000;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How many times longer than the last look a pause is.
-const COST_FACTOR: u32 = 200;
+/// How many times longer a pause is than the processor time of the last look.
+const COST_FACTOR: u32 = 100;
 /// The most processes of which the session is told. The further ones are one row.
-const MAX_LISTED: usize = 256;
+const MAX_LISTED: usize = 16_384;
 
 /// Runs `body`, which waits for the program, and looks for processes that do not record meanwhile.
 /// Afterwards the session knows them. Also returns the processor time that was seen of them.
@@ -77,7 +78,7 @@ pub(super) fn watch<T>(
         result
     });
     watcher.end();
-    let reports = session.processes();
+    let reports = session.present_processes();
     let recorded = reports.iter().filter(|report| report.unprofiled.is_none());
     let recorded: BTreeSet<u32> = recorded.map(|report| report.pid.get()).collect();
     let used = watcher.used.of_listed(|pid| recorded.contains(&pid));
@@ -112,9 +113,10 @@ impl Watcher<'_> {
     fn run(&mut self, ended: &Receiver<()>) {
         let mut pause = SHORTEST_PAUSE;
         while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            let began = now();
+            let before = used_by_this_thread();
             self.look();
-            pause = (began.elapsed() * COST_FACTOR).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            let cost = used_by_this_thread().saturating_sub(before);
+            pause = (cost * COST_FACTOR).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         }
     }
 
@@ -162,6 +164,7 @@ impl Watcher<'_> {
             pid,
             began: stat.began,
             path: path.clone(),
+            image: stat.image,
         };
         let session = self.session;
         let is_listed = || session.lists(ProcessId::new(pid));
@@ -193,10 +196,12 @@ impl Watcher<'_> {
             name,
             reason,
         };
+        let stat = Stat::of(pid);
         let program = Program {
             pid,
-            began: Stat::of(pid).map_or(0, |stat| stat.began),
+            began: stat.map_or(0, |stat| stat.began),
             path: Some(path),
+            image: stat.map_or((0, 0), |stat| stat.image),
         };
         self.sightings
             .see(program, Duration::ZERO, || false, examine);
@@ -214,16 +219,14 @@ impl Watcher<'_> {
             self.unlisted += usize::from(!self.session.lists(pid));
             return;
         }
-        let is_listed = self.session.list_unprofiled(UnprofiledProcess {
+        self.session.observe_from_outside(UnprofiledProcess {
             name,
             pid,
             parent: Some(ProcessId::new(parent)),
             why: reason.to_string(),
         });
-        self.listed += usize::from(is_listed);
-        if is_listed {
-            self.used.list(pid.get());
-        }
+        self.listed += 1;
+        self.used.list(pid.get());
     }
 
     /// One row for the processes beyond the maxima.
@@ -240,6 +243,12 @@ impl Watcher<'_> {
             });
         }
     }
+}
+
+/// The processor time of the calling thread: a busy machine does not make looks rare.
+fn used_by_this_thread() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 fn now() -> Instant {

@@ -56,6 +56,9 @@ pub(super) struct Stat {
     pub(super) parent: u32,
     /// When it began. Distinguishes the processes that get the same number one after the other.
     pub(super) began: u64,
+    /// Where the system has placed its program and its first stack: other addresses whenever the
+    /// process executes a program. 0 if the system does not tell.
+    pub(super) image: (u64, u64),
     /// The processor time that it has used, in ticks of the system.
     pub(super) used: u64,
     /// Whether its program has begun with an empty environment.
@@ -74,6 +77,7 @@ impl Stat {
         Self {
             parent: 1,
             began,
+            image: (0, 0),
             used,
             has_no_environment: false,
         }
@@ -95,6 +99,7 @@ impl Stat {
         Some(Self {
             parent: u32::try_from(number(4)?).ok()?,
             began: number(22)?,
+            image: (number(26).unwrap_or(0), number(28).unwrap_or(0)),
             used: number(14)?.saturating_add(number(15)?),
             // The end is 0 while the program is loaded.
             has_no_environment: environment.is_some_and(|(start, end)| start == end && end != 0),

@@ -26,9 +26,12 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Whether the process certainly is not observed.
+    /// Whether the program certainly makes no file.
     pub(super) const fn is_certain(self) -> bool {
-        matches!(self, Self::Static | Self::Foreign | Self::OtherRights)
+        matches!(
+            self,
+            Self::Static | Self::Foreign | Self::OtherRights | Self::ClearedEnvironment
+        )
     }
 }
 

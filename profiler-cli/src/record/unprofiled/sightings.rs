@@ -13,9 +13,14 @@ use super::reason::Reason;
 
 /// The most programs that are kept.
 const MAX: usize = 4096;
-/// A process must be seen for this time before it is reported: a program that contains the profiler
-/// joins in a shorter time, and a forked process usually executes another program.
-const SEEN_FOR: Duration = Duration::from_millis(200);
+/// A process must be seen for this time before it is reported: a program makes its file, and one that
+/// contains the profiler joins, in a shorter time.
+const SEEN_FOR: Duration = Duration::from_millis(60);
+/// The same for a process that certainly makes no file. It may contain the profiler.
+const SEEN_FOR_IF_CERTAIN: Duration = Duration::from_millis(20);
+/// The same for a process of which no reason is known, or only that it was forked: it may be recorded
+/// by another session, which tells that soon, and a forked process usually executes another program.
+const SEEN_FOR_IF_SILENT: Duration = Duration::from_millis(200);
 
 /// A process that does not record, for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(super) struct Program {
     /// When the process began. The number alone may be that of an earlier process.
     pub(super) began: u64,
     pub(super) path: Option<PathBuf>,
+    /// Where its code and its first stack are. A process may execute the same program again.
+    pub(super) image: (u64, u64),
 }
 
 /// What was seen of one program of a process.
@@ -49,8 +56,6 @@ struct Sighting {
 enum Stage {
     /// It has just begun: its environment and its libraries may not be complete.
     New,
-    /// It has been seen for long, and the session does not list it.
-    Examined,
     /// It is reported, or listed by the session.
     Settled,
 }
@@ -122,32 +127,29 @@ impl Sighting {
         is_listed: impl FnOnce() -> bool,
         examine: impl FnOnce() -> Finding,
     ) -> Option<Finding> {
-        if self.stage == Stage::Settled || self.last.saturating_sub(self.first) < SEEN_FOR {
+        let least = match self.finding.reason {
+            reason if reason.is_certain() => SEEN_FOR_IF_CERTAIN,
+            Reason::Forked | Reason::Silent => SEEN_FOR_IF_SILENT,
+            _ => SEEN_FOR,
+        };
+        if self.stage == Stage::Settled || self.last.saturating_sub(self.first) < least {
             return None;
         }
         if is_listed() {
             self.stage = Stage::Settled;
             return None;
         }
-        if self.stage == Stage::New && self.finding.reason == Reason::Silent {
+        self.stage = Stage::Settled;
+        if self.finding.reason == Reason::Silent {
             self.finding = examine();
         }
-        self.stage = Stage::Examined;
-        let is_certain = self.finding.reason.is_certain();
-        is_certain.then(|| {
-            self.stage = Stage::Settled;
-            self.finding.clone()
-        })
+        Some(self.finding.clone())
     }
 
     /// What is to be reported when the program has ended. A program that was seen briefly may have
     /// recorded, unless that is impossible.
     fn rest(self) -> Option<Finding> {
-        let is_due = match self.stage {
-            Stage::New => self.finding.reason.is_certain(),
-            Stage::Examined => true,
-            Stage::Settled => false,
-        };
+        let is_due = self.stage == Stage::New && self.finding.reason.is_certain();
         is_due.then_some(self.finding)
     }
 }
@@ -173,6 +175,7 @@ mod tests {
             pid,
             began,
             path: Some(path.into()),
+            image: (0, 0),
         }
     }
 
@@ -204,15 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn an_uncertain_reason_is_reported_when_the_process_has_ended_if_it_stayed() {
+    fn an_uncertain_reason_is_reported_once_if_the_process_stays() {
         let mut sightings = Sightings::default();
-        for pid in [7, 8] {
-            see(&mut sightings, pid, NOW, Reason::Forked);
-            assert_eq!(see(&mut sightings, pid, LATER, Reason::Forked), None);
-        }
-        let reported = sightings.end_look(|program| program.pid == 8);
-        assert_eq!(reported, [finding(7, Reason::Forked)]);
-        assert_eq!(sightings.rest(), [finding(8, Reason::Forked)]);
+        assert_eq!(see(&mut sightings, 7, NOW, Reason::Forked), None);
+        let reported = see(&mut sightings, 7, LATER, Reason::Forked);
+        assert_eq!(reported, Some(finding(7, Reason::Forked)));
+        see(&mut sightings, 8, LATER, Reason::Forked);
+        assert_eq!(sightings.end_look(|_| false), []);
     }
 
     #[test]
@@ -234,9 +235,9 @@ mod tests {
     fn a_process_that_begins_is_examined_again() {
         let mut sightings = Sightings::default();
         see(&mut sightings, 7, NOW, Reason::Silent);
-        see(&mut sightings, 7, LATER, Reason::ChangedPreload);
-        see(&mut sightings, 7, 2 * LATER, Reason::Forked);
-        assert_eq!(sightings.rest(), [finding(7, Reason::ChangedPreload)]);
+        let reported = see(&mut sightings, 7, LATER, Reason::ChangedPreload);
+        assert_eq!(reported, Some(finding(7, Reason::ChangedPreload)));
+        assert_eq!(see(&mut sightings, 7, 2 * LATER, Reason::Forked), None);
     }
 
     #[test]

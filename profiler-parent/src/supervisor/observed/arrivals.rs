@@ -125,7 +125,7 @@ fn is_below(pid: ProcessId) -> bool {
 
 /// A descriptor of a process. `None` if the process has ended, or the system has no such
 /// descriptors. An error if this process lacks descriptors at present.
-fn descriptor_of(pid: ProcessId) -> io::Result<Option<OwnDescriptor<OwnedFd>>> {
+pub(super) fn descriptor_of(pid: ProcessId) -> io::Result<Option<OwnDescriptor<OwnedFd>>> {
     let Some(pid) = i32::try_from(pid.get()).ok().and_then(Pid::from_raw) else {
         return Ok(None);
     };

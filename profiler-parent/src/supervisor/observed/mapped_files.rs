@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::ids::ProcessId;
@@ -51,6 +52,9 @@ impl ListingPause {
         };
     }
 }
+
+/// The kernel's own library, which is in no file: in lists, and as [`LoadedFile::path`].
+const KERNEL_LIBRARY: (&[u8], &str) = (b"[vdso]", "linux-vdso.so.1");
 
 /// The files that the process maps with code. Empty if the system does not show them.
 pub(super) fn mapped_files(pid: ProcessId) -> Vec<LoadedFile> {
@@ -118,6 +122,13 @@ fn files_in(text: &[u8], pid: ProcessId) -> Vec<LoadedFile> {
 }
 
 fn loaded(mapped: Mapped<'_>, pid: ProcessId) -> LoadedFile {
+    if mapped.path == KERNEL_LIBRARY.0 {
+        return LoadedFile {
+            path: KERNEL_LIBRARY.1.to_owned(),
+            found_at: PathBuf::new(),
+            addresses: mapped.addresses,
+        };
+    }
     let path = mapped.path.strip_suffix(REMOVED).unwrap_or(mapped.path);
     LoadedFile {
         path: String::from_utf8_lossy(path).into_owned(),
@@ -145,7 +156,8 @@ fn parse(line: &[u8]) -> Option<Line<'_>> {
     let path = bytes()?.trim_ascii_start();
     let (start, end) = addresses.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
-    path.starts_with(b"/").then_some(Line {
+    let has_tables = path.starts_with(b"/") || path == KERNEL_LIBRARY.0;
+    has_tables.then_some(Line {
         addresses: number(start)?..number(end)?,
         is_code: rights.as_bytes().get(2) == Some(&b'x'),
         is_start: number(offset)? == 0,
@@ -181,6 +193,7 @@ nonsense
         let expected = [
             ("/usr/bin/program", 0x55d0..0x55da),
             ("/usr/lib/a b.so", 0x7f10..0x7f30),
+            ("linux-vdso.so.1", 0x7f40..0x7f41),
         ];
         assert_eq!(found, expected);
     }

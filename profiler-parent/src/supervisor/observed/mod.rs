@@ -13,6 +13,9 @@
 //!                                  supervisor ◀── exit watcher (pidfd)
 //! ```
 //!
+//! A process without a file is observed from outside (`outside`), if the application asks for that:
+//! the system takes its samples, and the same thread reads them.
+//!
 //! Invariants: a program costs the session no message and no thread; the reader trusts nothing in a
 //! file; the pool of a program obeys its allowance like every other; only the reader writes a pool,
 //! until it has told the supervisor that the program has ended.
@@ -22,8 +25,10 @@ mod deadlocks;
 mod directory;
 mod mapped_files;
 mod module_places;
+mod outside;
 mod pools;
 mod program;
+mod program_file;
 mod reader;
 mod reader_commands;
 mod reading;
@@ -45,7 +50,7 @@ use profiler_observed::{Observation, VARIABLE};
 use profiler_sys::spawn_quiet;
 
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
-use crate::process_table::{ArrivalSource, ProcessTable};
+use crate::process_table::{ArrivalSource, ProcessTable, UnprofiledProcess};
 use directory::ObservedDirectory;
 pub(super) use pools::ObservedPools;
 use reader::ObservedReader;
@@ -183,6 +188,13 @@ impl ObservedService {
             thread: Some(thread),
             processes,
         })
+    }
+
+    /// Observes a process from outside that has no file, or lists it as not profiled. False if the
+    /// reader has ended.
+    pub(super) fn observe_outside(&self, process: UnprofiledProcess) -> bool {
+        let command = ReaderCommand::ObserveOutside(process);
+        self.commands.send(command).is_ok()
     }
 
     /// The variable that makes programs observed, with the library in `LD_PRELOAD`.

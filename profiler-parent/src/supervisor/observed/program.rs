@@ -4,8 +4,8 @@
 //! the time of its last sample; what the program used besides is recorded at its end, without a
 //! stack; nothing is recorded of a program that its process has left.
 
+use std::cell::OnceCell;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,14 +18,15 @@ use profiler_core::internal::observed::{
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
-use profiler_observed::file::ObservedFile;
-use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, PAGE, SampleHead};
+use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, SampleHead};
 use profiler_symbols::SymbolStore;
 
 use crate::process_table::ObservedTime;
 
 use super::mapped_files::{ListingPause, mapped_files};
 use super::module_places;
+use super::outside::TIME_ONLY;
+use super::program_file::ProgramFile;
 use super::remarks::{NO_WAITING_STACKS, remarks};
 use super::wait_names::WaitNames;
 
@@ -53,10 +54,11 @@ struct ReadSample {
 #[derive(Debug)]
 pub(super) struct ObservedProgram {
     pub(super) pid: ProcessId,
-    path: PathBuf,
-    file: ObservedFile,
+    file: ProgramFile,
     process: ObservedProcess,
     threads: ObservedThreads,
+    /// Whether its process was found to run without its file.
+    has_gone: OnceCell<bool>,
     /// Whether the profile tells that waiting threads have no stacks.
     is_refusal_told: bool,
     loaded: Vec<LoadedFile>,
@@ -83,7 +85,7 @@ impl ObservedProgram {
     /// Observes a program, in a session with these parameters.
     pub(super) fn new(
         place: ObservedPlace,
-        (path, file): (PathBuf, ObservedFile),
+        file: ProgramFile,
         process: ObservedProcess,
         (params, symbols): (&SessionParams, &SymbolStore),
     ) -> Self {
@@ -97,10 +99,10 @@ impl ObservedProgram {
         });
         Self {
             pid: place.pid,
-            path,
             file,
             threads: ObservedThreads::new(&process, place, params),
             process,
+            has_gone: OnceCell::new(),
             is_refusal_told: false,
             loaded: Vec::new(),
             listing: ListingPause::new(),
@@ -141,9 +143,8 @@ impl ObservedProgram {
     /// says: it executes another program, or records itself.
     pub(super) fn goes_on(&self) -> bool {
         let endings = [Ending::Exec as u32, Ending::Recorder as u32];
-        self.file
-            .header()
-            .is_ok_and(|header| endings.contains(&header.ending))
+        let header = self.file.header();
+        header.is_ok_and(|header| endings.contains(&header.ending)) || self.has_left()
     }
 
     /// Whether a recorder of the program has begun, as the file says.
@@ -166,6 +167,30 @@ impl ObservedProgram {
         self.file
             .header()
             .is_ok_and(|header| header.ending == Ending::None as u32)
+    }
+
+    /// Whether its process has no file, and is observed from outside.
+    pub(super) const fn is_outside(&self) -> bool {
+        self.file.is_outside()
+    }
+
+    /// Ends its observation from outside, if it has not ended. The clock of its process has shown
+    /// `clock_ns`.
+    pub(super) fn end_outside(&mut self, ending: Ending, clock_ns: Option<u64>) {
+        self.file.end(ending, clock_ns);
+    }
+
+    /// Whether its process has executed another program, as far as is known.
+    pub(super) fn has_left(&self) -> bool {
+        let may_have = self.is_outside() || self.threads.is_replaced();
+        if !may_have || self.has_recorder() {
+            return false;
+        }
+        let header = self.file.header();
+        let has_stored = header.is_ok_and(|header| header.ending == Ending::Exec as u32);
+        // A process may also only have changed what the system shows of its memory.
+        let has_gone = || !self.file.is_mapped_by(self.pid);
+        has_stored || self.threads.is_replaced() && *self.has_gone.get_or_init(has_gone)
     }
 
     /// The processor time that the program has used until its end, if it has stored that.
@@ -305,8 +330,7 @@ impl ObservedProgram {
 
     /// The memory of the program's file, as far as it has been granted.
     pub(super) fn ring_bytes(&self) -> u64 {
-        let granted = u64::from(self.file.granted()) * 16 * PAGE as u64;
-        ObservedFile::first_bytes() + granted
+        self.file.bytes()
     }
 
     fn record(&mut self, files: &mut ObservedFiles, sample: &ReadSample, discard: bool) {
@@ -334,7 +358,7 @@ impl ObservedProgram {
             return;
         }
         self.recorded_ns = self.recorded_ns.saturating_add(cpu_ns);
-        if wanted == WantedSample::Time {
+        if wanted == WantedSample::Time || head.flags & TIME_ONLY != 0 {
             self.process.add_time(tid, at, cpu_ns, ticks);
             return;
         }
@@ -383,6 +407,7 @@ impl ObservedProgram {
         clock_ns: Option<u64>,
     ) -> ObservedTime {
         let _ = self.pass(files, discard);
+        self.file.end(Ending::Exit, clock_ns);
         let header = self.file.header().unwrap_or_default();
         let is_orderly = header.ending != Ending::None as u32;
         let now = Timestamp::now();
@@ -414,7 +439,7 @@ impl ObservedProgram {
         }
         let time = self.time(known_cpu_ns);
         self.process.close(is_orderly);
-        let _ = std::fs::remove_file(&self.path);
+        self.file.remove();
         time
     }
 }

@@ -6,6 +6,7 @@
 //! threads come after all rings are emptied, and a pass makes a limited number of them.
 
 mod beginnings;
+mod outside_beginnings;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -17,15 +18,17 @@ use crossbeam_channel::{RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{LookBudget, ObservedFiles};
+use profiler_observed::layout::Ending;
 
 use super::directory::{DirectoryState, ObservedDirectory};
+use super::outside::SystemSamples;
 use super::reader_commands::{CommandReceiver, CommandSender, ReaderCommand, now};
 use super::reading::Reading;
 use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
 use super::wait_names::WaitNames;
 use super::{ObservedEvent, ReaderProgress};
-use crate::process_table::ObservedTime;
+use crate::process_table::{ObservedTime, UnprofiledProcess};
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
 use beginnings::Met;
@@ -79,6 +82,10 @@ pub(super) struct ObservedReader {
     /// The names of all files that are read or were refused.
     known: HashSet<OsString>,
     replaced: ReplacedPrograms,
+    /// The samples of the processes without a file.
+    system_samples: SystemSamples,
+    /// Processes without a file, to be observed from outside after the present pass.
+    newcomers: Vec<UnprofiledProcess>,
     is_paused: bool,
     /// The processor time of the programs that have ended.
     time_of_ended: ObservedTime,
@@ -127,6 +134,8 @@ impl ObservedReader {
             has_unfinished: false,
             known: HashSet::new(),
             replaced: ReplacedPrograms::default(),
+            system_samples: SystemSamples::default(),
+            newcomers: Vec::new(),
             is_paused: false,
             time_of_ended: ObservedTime::default(),
             young: HashMap::new(),
@@ -159,6 +168,7 @@ impl ObservedReader {
             if !self.carry_out_all() {
                 return;
             }
+            self.observe_newcomers();
             self.meet_all();
             self.send_updates();
             self.report_deadlock();
@@ -276,7 +286,11 @@ impl ObservedReader {
             }
             ReaderCommand::Ended { key } if self.programs.contains_key(&key) => self.end(key),
             ReaderCommand::Ended { key } => self.unmet.push(key),
-            ReaderCommand::RecordsItself { pid } => self.end_earlier_program(pid),
+            ReaderCommand::RecordsItself { pid } => {
+                self.end_outside(pid, Ending::Recorder);
+                self.end_earlier_program(pid);
+            }
+            ReaderCommand::ObserveOutside(process) => self.newcomers.push(process),
             ReaderCommand::Pause(is_paused) => self.pause(is_paused),
             ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}
@@ -304,6 +318,7 @@ impl ObservedReader {
         }
         if self.turns.pass().is_multiple_of(IDLE_PASSES) {
             self.end_hidden();
+            self.end_recorders();
             if self.directory.is_full() {
                 self.context.processes.note_full_directory();
             }
@@ -345,6 +360,9 @@ impl ObservedReader {
             }
         }
         self.turns.set_next(key, &mut reading.turn);
+        if reading.program.has_left() {
+            self.end(key);
+        }
     }
 
     /// Looks at the threads of these programs, from the program after the last.
@@ -469,7 +487,7 @@ impl ObservedReader {
         self.context.processes.set_unread_files(unread_files);
     }
 
-    fn is_new(&self, name: &OsString) -> bool {
+    pub(super) fn is_new(&self, name: &OsString) -> bool {
         !self.known.contains(name)
     }
 
@@ -496,6 +514,8 @@ impl ObservedReader {
         program.note_clock(&clock);
         self.names.forget(program.pid);
         let goes_on = program.goes_on();
+        let ending = if goes_on { Ending::Exec } else { Ending::Exit };
+        program.end_outside(ending, clock.cpu_ns());
         let is_short = goes_on && program.used_ns() < SHORT_NS;
         let is_left_out = is_short && (program.has_recorder() || program.is_fork());
         if program.has_recorder() {
@@ -504,7 +524,8 @@ impl ObservedReader {
             self.context.processes.leave_out(key);
             self.replaced.remove(program.pid);
         } else if goes_on {
-            self.replaced.insert(program.pid, program.ended_cpu_ns());
+            let ended_cpu_ns = program.ended_cpu_ns().or(clock.cpu_ns());
+            self.replaced.insert(program.pid, ended_cpu_ns);
         } else {
             self.replaced.remove(program.pid);
         }

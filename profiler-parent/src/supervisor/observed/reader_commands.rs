@@ -17,6 +17,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, TryRecvEr
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
+use crate::process_table::UnprofiledProcess;
+
 /// What the supervisor tells the reader.
 #[derive(Debug)]
 pub(crate) enum ReaderCommand {
@@ -45,6 +47,9 @@ pub(crate) enum ReaderCommand {
         /// The process.
         pid: ProcessId,
     },
+    /// This process has no file, for the reason that is given. It is to be observed from outside, or
+    /// listed with the reason.
+    ObserveOutside(UnprofiledProcess),
     /// All programs that have begun until now are to be met, and their samples read. The sender
     /// gets the number of programs that could not be met.
     Meet(Sender<u64>),

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use profiler_core::ids::ProcessId;
+use profiler_core::time::Timestamp;
 
 /// The maximum processor time in which the system loads a program and its libraries: from the end
 /// of the earlier program to the first instruction of the preloaded library. If there is no earlier
@@ -18,9 +19,18 @@ const MAX_LOADING_NS: u64 = 1_000_000_000;
 /// removed.
 const MAX_ENTRIES: usize = 1 << 16;
 
+/// The end of a program that its process has replaced.
+#[derive(Clone, Copy, Debug)]
+struct ProgramEnd {
+    /// The processor time of the process then.
+    cpu_ns: u64,
+    /// When it was noted.
+    noted: Timestamp,
+}
+
 /// The ends of the replaced programs.
 #[derive(Debug, Default)]
-pub(super) struct ReplacedPrograms(HashMap<ProcessId, u64>);
+pub(super) struct ReplacedPrograms(HashMap<ProcessId, ProgramEnd>);
 
 impl ReplacedPrograms {
     /// Notes that a process executes another program, and its processor time at that moment.
@@ -28,8 +38,9 @@ impl ReplacedPrograms {
         if self.0.len() >= MAX_ENTRIES {
             self.0.clear();
         }
-        if let Some(ended) = ended_cpu_ns {
-            self.0.insert(pid, ended);
+        if let Some(cpu_ns) = ended_cpu_ns {
+            let noted = Timestamp::now();
+            self.0.insert(pid, ProgramEnd { cpu_ns, noted });
         }
     }
 
@@ -41,13 +52,24 @@ impl ReplacedPrograms {
     /// The processor time of the process at which the time of a new program begins. `began_cpu_ns`
     /// is the processor time at the first instruction of the preloaded library in the new program.
     pub(super) fn begin(&mut self, pid: ProcessId, began_cpu_ns: u64) -> u64 {
-        let ended = self.0.remove(&pid).unwrap_or(0);
+        let ended = self.0.remove(&pid).map_or(0, |end| end.cpu_ns);
         let loading = began_cpu_ns.checked_sub(ended);
         if loading.is_some_and(|loading| loading <= MAX_LOADING_NS) {
             ended
         } else {
             began_cpu_ns
         }
+    }
+
+    /// The same for a program that is met later, of a process that began at `began`: the end of the
+    /// program before it, if there was one.
+    pub(super) fn begin_late(
+        &mut self,
+        pid: ProcessId,
+        began: Timestamp,
+    ) -> Option<(u64, Timestamp)> {
+        let end = self.0.remove(&pid)?;
+        (end.noted >= began).then_some((end.cpu_ns, end.noted))
     }
 }
 
@@ -80,6 +102,23 @@ mod tests {
         assert_eq!(replaced.begin(PID, 0), 0, "a forked child");
         replaced.insert(PID, Some(1));
         assert_eq!(replaced.begin(PID, 5_000_000_000), 5_000_000_000);
+    }
+
+    #[test]
+    fn a_program_that_is_met_late_begins_at_the_end_of_the_one_before() {
+        let mut replaced = ReplacedPrograms::default();
+        let before = Timestamp::now();
+        replaced.insert(PID, Some(5));
+        let cpu_ns = |end: Option<(u64, Timestamp)>| end.map(|(cpu_ns, _)| cpu_ns);
+        assert_eq!(cpu_ns(replaced.begin_late(PID, before)), Some(5));
+        assert_eq!(cpu_ns(replaced.begin_late(PID, before)), None);
+        replaced.insert(PID, Some(5));
+        let later = Timestamp::from_raw(Timestamp::now().raw() + 1);
+        assert_eq!(
+            cpu_ns(replaced.begin_late(PID, later)),
+            None,
+            "another process"
+        );
     }
 
     #[test]

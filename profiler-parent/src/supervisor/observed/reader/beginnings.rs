@@ -25,6 +25,7 @@ use super::super::arrivals::{Arrival, identify};
 use super::super::mapped_files::mapped_files;
 use super::super::module_places::{self, REMOVED};
 use super::super::program::ObservedProgram;
+use super::super::program_file::ProgramFile;
 use super::super::reading::Reading;
 use super::super::remarks::HIDDEN;
 use super::{ObservedReader, SHORT_NS};
@@ -52,7 +53,7 @@ pub(super) enum Met {
 }
 
 /// The pool of a program.
-struct ProgramPlace {
+pub(super) struct ProgramPlace {
     key: PoolId,
     pool: Arc<OwnFile>,
     writer: PoolWriter,
@@ -60,8 +61,15 @@ struct ProgramPlace {
     is_spawned: bool,
 }
 
+impl ProgramPlace {
+    /// Writes a remark on the program into the profile's log.
+    pub(super) fn add_notice(&self, text: String) {
+        self.writer.add_notice(text);
+    }
+}
+
 /// Why a program has no pool.
-enum Unplaced {
+pub(super) enum Unplaced {
     /// It may have one later: memory is being freed, or this process lacks descriptors.
     Later,
     /// It will have none, for this reason.
@@ -119,11 +127,14 @@ impl ObservedReader {
         };
         let is_known = |pid: ProcessId| {
             let mut programs = self.programs.values();
-            programs.any(|reading| reading.program.pid == pid && !reading.program.goes_on())
+            programs.any(|Reading { program, .. }| {
+                program.pid == pid && !program.goes_on() && !program.is_outside()
+            })
         };
         let Ok(arrival) = identify(&path, header, &mut text, is_known) else {
             return Met::Later;
         };
+        let outside = self.end_outside(arrival.pid, Ending::Exec);
         self.end_earlier_program(arrival.pid);
         // The file will tell soon that the recorder has taken over.
         let is_running = header.ending == Ending::None as u32;
@@ -138,12 +149,21 @@ impl ObservedReader {
                 return Met::Done;
             }
         };
-        self.observe((path, file), (header, &text), arrival, place);
+        let base_ns = self.replaced.begin(arrival.pid, header.began_cpu_ns);
+        // What was recorded from outside is not recorded again.
+        let base_ns = base_ns.max(outside.unwrap_or(0));
+        let loaded = loaded_files(&text, arrival.pid, header);
+        let file = ProgramFile::Own(path, Box::new(file));
+        self.observe((file, loaded), (header, base_ns), arrival, place);
         Met::Done
     }
 
     /// Finds the pool of a program: that of the process that was spawned for it, or a new one.
-    fn place(&self, arrival: &Arrival, header: &ObservedHeader) -> Result<ProgramPlace, Unplaced> {
+    pub(super) fn place(
+        &self,
+        arrival: &Arrival,
+        header: &ObservedHeader,
+    ) -> Result<ProgramPlace, Unplaced> {
         let processes = &self.context.processes;
         let spawned = processes.observe_spawned(arrival.pid, arrival.parent, &arrival.name);
         let is_spawned = spawned.is_some();
@@ -191,10 +211,10 @@ impl ObservedReader {
     }
 
     /// Makes a process of the session from a program that has a pool.
-    fn observe(
+    pub(super) fn observe(
         &mut self,
-        (path, file): (PathBuf, ObservedFile),
-        (header, text): (&ObservedHeader, &ObservedText),
+        (file, loaded): (ProgramFile, Vec<LoadedFile>),
+        (header, base_ns): (&ObservedHeader, u64),
         arrival: Arrival,
         place: ProgramPlace,
     ) {
@@ -208,7 +228,7 @@ impl ObservedReader {
         let place = ObservedPlace {
             pid: arrival.pid,
             start: Some(arrival.start).filter(|start| start.get() != 0),
-            base_ns: self.replaced.begin(arrival.pid, header.began_cpu_ns),
+            base_ns,
             began: Timestamp::from_raw(header.began),
         };
         process.set_place(place.pid, place.start);
@@ -217,11 +237,10 @@ impl ObservedReader {
         }
         let mut program = ObservedProgram::new(
             place,
-            (path, file),
+            file,
             process,
             (&self.context.params, &self.context.symbols),
         );
-        let loaded = loaded_files(text, arrival.pid, header);
         program.set_loaded(&mut self.files, loaded);
         let ring_bytes = program.ring_bytes();
         let turn = self.turns.add(key);

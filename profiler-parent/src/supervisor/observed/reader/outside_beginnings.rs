@@ -1,0 +1,197 @@
+//! The beginning and the end of the observation of a process from outside.
+//!
+//! Part of the [`ObservedReader`]. The application has found a process below its program that has
+//! made no file, and knows why. The process may make one all the same, record itself, or be listed
+//! already: then it is left alone. If its file or its own recorder appears later, the observation
+//! from outside ends there.
+
+use std::ffi::OsString;
+
+use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::internal::observed::{ObservedClock, ObservedPlace};
+use profiler_core::internal::pool;
+use profiler_core::time::Timestamp;
+use profiler_observed::file::{ObservedFile, ObservedHeader};
+use profiler_observed::layout::Ending;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::super::SHORTEST_INTERVAL_NS;
+use super::super::arrivals::{Arrival, descriptor_of};
+use super::super::mapped_files::mapped_files;
+use super::super::outside::OutsideProcess;
+use super::super::program_file::ProgramFile;
+use super::super::reading::Reading;
+use super::beginnings::Unplaced;
+use super::{LOOKS, ObservedReader};
+use crate::process_table::UnprofiledProcess;
+use crate::sys::{ProcessFacts, facts_of};
+
+/// The time between two steps of the clock that tells when a process began.
+const STEP_NS: u64 = 1_000_000_000 / 100;
+
+impl ObservedReader {
+    /// Observes the processes for which the application has asked. Not within a pass.
+    pub(super) fn observe_newcomers(&mut self) {
+        for process in std::mem::take(&mut self.newcomers) {
+            self.observe_outside(process);
+        }
+    }
+
+    /// Observes a process from outside. Lists it with the reason if that is not possible.
+    fn observe_outside(&mut self, process: UnprofiledProcess) {
+        let Some(facts) = facts_of(process.pid) else {
+            // Its file may be among those that are not read.
+            self.looks_left = LOOKS;
+            self.look_for_files();
+            return self.list_unprofiled(process, None);
+        };
+        let pid = process.pid;
+        let processes = &self.context.processes;
+        if processes.records_itself(pid) {
+            return;
+        }
+        self.end_earlier_program(pid);
+        let processes = &self.context.processes;
+        if self.is_observed(pid)
+            || processes.is_settled(pid, facts.start)
+            || self.has_unread_file(pid)
+        {
+            return;
+        }
+        if let Err(process) = self.begin_outside(process, facts) {
+            self.list_unprofiled(process, Some(facts));
+        }
+    }
+
+    /// Whether a file in the directory is not read that may be that of the process.
+    fn has_unread_file(&self, pid: ProcessId) -> bool {
+        let begins = format!("{:016x}.", pid.get());
+        let names = self.directory.names().unwrap_or_default();
+        let is_its_own = |name: &OsString| name.as_encoded_bytes().starts_with(begins.as_bytes());
+        let mut own = names.iter().filter(|name| is_its_own(name));
+        // A file that is not finished may be one in reserve, for a child.
+        let is_finished =
+            |name: &OsString| ObservedFile::open(&self.directory.path().join(name)).is_ok();
+        own.any(|name| self.is_new(name) && is_finished(name))
+    }
+
+    fn is_observed(&self, pid: ProcessId) -> bool {
+        let mut programs = self.programs.values();
+        programs.any(|reading| reading.program.pid == pid)
+    }
+
+    /// Begins to observe a process from outside. Returns it if it gets no pool.
+    fn begin_outside(
+        &mut self,
+        process: UnprofiledProcess,
+        facts: ProcessFacts,
+    ) -> Result<(), UnprofiledProcess> {
+        let pid = process.pid;
+        let Ok(Some(descriptor)) = descriptor_of(pid) else {
+            return Err(process);
+        };
+        let arrival = Arrival {
+            pid,
+            start: facts.start,
+            parent: process.parent.or(Some(facts.parent)),
+            name: process.name.clone(),
+            process: Some(descriptor),
+            is_hidden: false,
+        };
+        let (base_ns, began) = self.start_of(pid, facts);
+        let place = ObservedPlace {
+            pid,
+            start: Some(facts.start),
+            base_ns,
+            began,
+        };
+        let mut clock = ObservedClock::new(&place);
+        clock.has_run();
+        let cpu_ns = clock.cpu_ns().unwrap_or(base_ns);
+        let header = ObservedHeader {
+            pid: pid.get(),
+            began: began.raw(),
+            // Not a fork that executes another program soon: it was met because it stays.
+            began_cpu_ns: base_ns.max(1),
+            ..ObservedHeader::default()
+        };
+        let placed = self.place(&arrival, &header).map_err(|unplaced| {
+            let why = match unplaced {
+                Unplaced::Later => "there is no memory for its pool at present".to_owned(),
+                Unplaced::Never(why) => why,
+            };
+            UnprofiledProcess {
+                why: format!("{}, and {why}", process.why),
+                ..process.clone()
+            }
+        })?;
+        let interval_ns = self.context.params.interval_ns.max(SHORTEST_INTERVAL_NS);
+        let converter = self.context.time.converter();
+        let outside = OutsideProcess::begin(
+            pid,
+            &self.system_samples,
+            (converter, interval_ns),
+            (header, cpu_ns),
+        );
+        let notice = format!("it is observed from outside: {}", process.why);
+        placed.add_notice(notice);
+        if let Some(refusal) = outside.refusal() {
+            placed.add_notice(refusal);
+        }
+        let loaded = mapped_files(pid);
+        let file = ProgramFile::Outside(Box::new(outside));
+        self.observe((file, loaded), (&header, base_ns), arrival, placed);
+        Ok(())
+    }
+
+    /// The processor time of a process when its present program began, and when that was.
+    fn start_of(&mut self, pid: ProcessId, facts: ProcessFacts) -> (u64, Timestamp) {
+        let boot = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(boot.tv_nsec).unwrap_or(0);
+        let since_boot = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        let started = facts.start.get().saturating_mul(STEP_NS);
+        let age = since_boot.saturating_sub(started);
+        let age = self.context.time.converter().ticks_in(age);
+        let began = Timestamp::from_raw(Timestamp::now().raw().saturating_sub(age));
+        let replaced = self.replaced.begin_late(pid, began);
+        replaced.unwrap_or((0, began))
+    }
+
+    /// Lists a process as one that is not profiled.
+    fn list_unprofiled(&self, process: UnprofiledProcess, facts: Option<ProcessFacts>) {
+        let Ok(key) = pool::new_id() else { return };
+        let start = facts.map_or(ProcessStart::new(0), |facts| facts.start);
+        let processes = &self.context.processes;
+        if processes.list_unprofiled(key, process, start) {
+            processes.note_empty(key); // the latest such processes are listed, the others counted
+        }
+    }
+
+    /// Ends the observation of a process from outside, if there is one: its file has appeared, or a
+    /// recorder of its own. Returns the processor time of the process up to which it is recorded.
+    pub(super) fn end_outside(&mut self, pid: ProcessId, ending: Ending) -> Option<u64> {
+        let is_it = |reading: &Reading| reading.program.pid == pid && reading.program.is_outside();
+        let mut programs = self.programs.iter_mut();
+        let (key, reading) = programs.find(|(_, reading)| is_it(reading))?;
+        let key = *key;
+        reading.clock.has_run();
+        reading.program.end_outside(ending, reading.clock.cpu_ns());
+        let ended = reading.program.ended_cpu_ns();
+        self.end(key);
+        ended
+    }
+
+    /// Ends the observation from outside of processes that record themselves.
+    pub(super) fn end_recorders(&mut self) {
+        let processes = &self.context.processes;
+        let records = |reading: &&Reading| {
+            reading.program.is_outside() && processes.records_itself(reading.program.pid)
+        };
+        let recorders = self.programs.values().filter(records);
+        let recorders: Vec<ProcessId> = recorders.map(|reading| reading.program.pid).collect();
+        for pid in recorders {
+            self.end_outside(pid, Ending::Recorder);
+        }
+    }
+}
