@@ -97,7 +97,9 @@ impl NamedRanges {
     fn note_end(&mut self, range: AddressRange) {
         let after = self.wanted.partition_point(|wanted| *wanted <= range.last);
         let until = range.first.saturating_add(LONGEST_UNSIZED);
-        let close = self.wanted.iter().zip(&mut self.nearest).skip(after);
+        let later = self.wanted.get(after..).unwrap_or_default();
+        let nearest = self.nearest.get_mut(after..).unwrap_or_default();
+        let close = later.iter().zip(nearest);
         for (_, nearest) in close.take_while(|(wanted, _)| **wanted < until) {
             *nearest = (*nearest).max(range.first);
         }

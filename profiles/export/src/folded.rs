@@ -1,12 +1,14 @@
 //! Folded stacks: a line for each stack of each thread, `process;thread;function;… microseconds`.
 //!
 //! Called by [`super::export`]. What a line has less than its whole nanoseconds is added to the next
-//! line, so that the lines of a thread add up. A line of 0 microseconds is left out.
+//! line, so that the lines of a thread add up. A line of 0 microseconds is left out. Of a deep stack,
+//! the innermost [`MAX_FRAMES`] functions are written below [`CALLERS_LEFT_OUT`].
 
 use std::io::{BufWriter, Write};
 
 use super::ExportError;
 use super::by_row::ByRow;
+use super::depth::{CALLERS_LEFT_OUT, MAX_FRAMES};
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::tree::{ThreadTree, What};
 use profiler_reader::{FuncId, Survey, Tables};
@@ -77,10 +79,15 @@ impl<W: Write> Sink for Lines<W> {
 impl Line {
     /// The line of a stack, whose innermost function comes first: the outermost comes first in it.
     fn of(&mut self, start: &str, tables: &Tables, stack: impl Iterator<Item = What>) -> &str {
+        let mut stack = stack.filter(|what| *what != What::Root);
         self.stack.clear();
-        self.stack.extend(stack.filter(|what| *what != What::Root));
+        self.stack.extend(stack.by_ref().take(MAX_FRAMES));
         self.text.clear();
         self.text.push_str(start);
+        if stack.next().is_some() {
+            self.text.push(';');
+            self.text.push_str(CALLERS_LEFT_OUT);
+        }
         for what in self.stack.iter().rev() {
             let name = match *what {
                 What::Func(func) => plain_name(&mut self.names, tables, func),

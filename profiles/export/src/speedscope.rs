@@ -3,7 +3,8 @@
 //!
 //! Called by [`super::export`]. Profiles are written per thread; the functions that they share come
 //! last. Consecutive slices with the same stack are one sample with the sum of their weights; time
-//! without a stack is an empty sample.
+//! without a stack is an empty sample. Of a deep stack, the innermost [`MAX_FRAMES`] functions are
+//! written, and [`CALLERS_LEFT_OUT`] as their caller.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -12,6 +13,7 @@ use profiler_json::JsonWriter;
 
 use super::ExportError;
 use super::by_row::ByRow;
+use super::depth::{CALLERS_LEFT_OUT, MAX_FRAMES};
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
 use super::tree::What;
@@ -151,7 +153,11 @@ impl<W: Write> Profiles<W> {
         let stack = slice.stack.filter(|_| !slice.is_idle).into_iter();
         let mut funcs = std::mem::take(&mut self.stack);
         funcs.clear();
-        funcs.extend(stack.flat_map(|stack| thread.tables.functions(stack)));
+        let mut all = stack.flat_map(|stack| thread.tables.functions(stack));
+        funcs.extend(all.by_ref().take(MAX_FRAMES));
+        if all.next().is_some() {
+            self.special(CALLERS_LEFT_OUT);
+        }
         for func in funcs.iter().rev() {
             let number = match self.numbers.get(func.0) {
                 Some(known) => *known,
@@ -165,15 +171,19 @@ impl<W: Write> Profiles<W> {
             self.out.u64(number as u64);
         }
         if funcs.is_empty() && !slice.is_idle {
-            let name = What::Program.special().unwrap_or_default();
-            let number = self.number(Owned::of(&Function {
-                name,
-                ..Function::default()
-            }));
-            self.out.u64(number as u64);
+            self.special(What::Program.special().unwrap_or_default());
         }
         self.stack = funcs;
         self.out.end_array();
+    }
+
+    /// Writes a frame that is not a function.
+    fn special(&mut self, name: &str) {
+        let number = self.number(Owned::of(&Function {
+            name,
+            ..Function::default()
+        }));
+        self.out.u64(number as u64);
     }
 
     fn number(&mut self, function: Owned) -> usize {

@@ -3,7 +3,9 @@
 //! Used by [`super::samples`]. The number of a stack is FNV-1a (64 bits) over the number of its
 //! caller's stack and the name of its function, so it is the same in every profile. Among ten
 //! million different stacks, two have the same number with a probability of about one in 400,000.
-//! Invariant: each stack is written once per batch and day.
+//! Of a deep stack, the innermost [`MAX_FRAMES`] names are written, and [`CALLERS_LEFT_OUT`] as their
+//! caller; the number is that of the whole stack. Invariant: each stack is written once per batch and
+//! day.
 
 use std::collections::HashSet;
 
@@ -11,6 +13,7 @@ use super::FleetTable;
 use super::rows::{NS_OF_DAY, Rows};
 use crate::ExportError;
 use crate::call_tree::{CallId, CallTree};
+use crate::depth::{CALLERS_LEFT_OUT, MAX_FRAMES};
 use crate::recording::Thread;
 use crate::tree::What;
 
@@ -51,23 +54,31 @@ impl Stacks {
         {
             return Ok(number);
         }
-        self.path.clear();
-        let callers = tree.callers(node).map(|(id, node)| (id, node.func));
-        self.path
-            .extend(callers.filter(|(_, what)| *what != What::Root));
-        let mut number = EMPTY;
-        for at in (0..self.path.len()).rev() {
-            let Some((id, what)) = self.path.get(at).copied() else {
-                continue;
-            };
-            let known = self.known(id);
-            number = known.unwrap_or_else(|| below(number, name(what, thread)));
-            self.note(id, number);
-        }
+        let number = self.number_of(tree, node, thread);
         if self.written.insert((day, number)) {
-            self.write(number, thread, unix_ns, rows)?;
+            self.write(number, (tree, node), thread, unix_ns, rows)?;
         }
         Ok(number)
+    }
+
+    /// The number of a node's stack, from that of the nearest caller that has one.
+    fn number_of(&mut self, tree: &CallTree<What, u64>, node: CallId, thread: &Thread<'_>) -> u64 {
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        let mut number = EMPTY;
+        for (id, what) in functions(tree, node) {
+            if let Some(known) = self.known(id) {
+                number = known;
+                break;
+            }
+            path.push((id, what));
+        }
+        for (id, what) in path.iter().rev() {
+            number = below(number, name(*what, thread));
+            self.note(*id, number);
+        }
+        self.path = path;
+        number
     }
 
     fn known(&self, node: CallId) -> Option<u64> {
@@ -84,21 +95,32 @@ impl Stacks {
         }
     }
 
-    /// Writes the stack whose path was collected, the outermost function first.
+    /// Writes a node's stack, the outermost function first.
     fn write(
-        &self,
+        &mut self,
         number: u64,
+        (tree, node): (&CallTree<What, u64>, CallId),
         thread: &Thread<'_>,
         unix_ns: i64,
         rows: &mut Rows<'_>,
     ) -> Result<(), ExportError> {
+        let mut all = functions(tree, node);
+        self.path.clear();
+        self.path.extend(all.by_ref().take(MAX_FRAMES));
+        let left_out = all.next().map(|_| CALLERS_LEFT_OUT);
+        let path = self.path.iter().rev().map(|(_, what)| name(*what, thread));
+        let names = left_out.into_iter().chain(path);
         rows.add(FleetTable::Stacks, unix_ns, |row| {
-            row.entry_list("frames", self.path.iter().rev(), |(_, what), row| {
-                row.string(name(*what, thread));
-            });
+            row.entry_list("frames", names, |name, row| row.string(name));
             row.entry_u64("stack", number);
         })
     }
+}
+
+/// The functions of a node's stack, the innermost first.
+fn functions(tree: &CallTree<What, u64>, node: CallId) -> impl Iterator<Item = (CallId, What)> {
+    let callers = tree.callers(node).map(|(id, node)| (id, node.func));
+    callers.filter(|(_, what)| *what != What::Root)
 }
 
 /// The name of a node: of its function, or `(idle)` or `(program)`.

@@ -3,11 +3,14 @@
 //! Used by [`super::samples`], [`super::markers`] and [`super::annotations`]. The rows of a
 //! profile's tables keep their numbers, so no table of texts is built; entries are written when
 //! they are used first. Names that no table of the profile has are numbered up to a limit. Threads
-//! that share their tables share the data; it begins anew at a thread with tables of its own.
+//! that share their tables share the data; it begins anew at a thread with tables of its own. Of a
+//! deep stack, the innermost [`MAX_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`] as their
+//! caller.
 
 use std::collections::HashMap;
 
 use super::super::by_row::ByRow;
+use super::super::depth::{CALLERS_LEFT_OUT, MAX_FRAMES};
 use super::super::proto::Message;
 use super::super::recording::Thread;
 use super::super::tree::What;
@@ -47,9 +50,10 @@ mod entry {
 }
 
 /// The numbers of entries that no table has: the stack and the frame of a thread that did not run,
-/// and of an unknown function.
+/// and of an unknown function; the frame that stands for the callers of a deep stack.
 const IDLE: u64 = 1;
 const PROGRAM: u64 = 2;
+const LEFT_OUT: u64 = FIRST_ROW + (1 << 32); // no table has a row with this number
 /// The mapping of frames without a library.
 const NO_MAPPING: u64 = 1;
 /// The number of the first row of a table.
@@ -80,7 +84,7 @@ pub(super) struct Interned {
     stacks: ByRow<()>,
     categories: HashMap<String, u64>,
     annotations: HashMap<String, u64>,
-    has_special: [bool; 2],
+    has_special: [bool; 3],
     has_no_mapping: bool,
     of_process: Libraries,
     entry: Message,
@@ -103,7 +107,7 @@ impl Interned {
         if is_new {
             self.categories.clear();
             self.annotations.clear();
-            (self.has_special, self.has_no_mapping) = ([false; 2], false);
+            (self.has_special, self.has_no_mapping) = ([false; 3], false);
         }
         self.is_shared = !is_own;
         // The trace begins with an empty state.
@@ -150,8 +154,12 @@ impl Interned {
         }
         let mut path = std::mem::take(&mut self.path);
         path.clear();
-        for (id, _) in tables.stack(stack) {
+        let mut frames = tables.stack(stack);
+        for (id, _) in frames.by_ref().take(MAX_FRAMES) {
             path.push(self.frame(id, tables));
+        }
+        if frames.next().is_some() {
+            path.push(self.special_frame(LEFT_OUT, CALLERS_LEFT_OUT));
         }
         // The outermost frame comes first.
         path.reverse();
@@ -172,22 +180,41 @@ impl Interned {
 
     /// The stack of one frame that is not a function.
     fn special(&mut self, iid: u64, what: What) -> u64 {
-        let has = self.has_special.get_mut(usize::from(iid == PROGRAM));
-        if has.is_none_or(|has| std::mem::replace(has, true)) {
+        if self.special_place(iid).is_none_or(|has| *has) {
+            return iid;
+        }
+        let frame = self.special_frame(iid, what.special().unwrap_or_default());
+        self.entry.clear();
+        self.entry.number(entry::IID, iid);
+        self.entry.number(entry::FRAMES, frame);
+        self.new.message(data::CALLSTACKS, &self.entry);
+        iid
+    }
+
+    /// A frame that is not a function.
+    fn special_frame(&mut self, iid: u64, name: &str) -> u64 {
+        let place = self.special_place(iid);
+        if place.is_none_or(|has| std::mem::replace(has, true)) {
             return iid;
         }
         self.no_mapping();
-        self.text(data::FUNCTIONS, iid, what.special().unwrap_or_default());
+        self.text(data::FUNCTIONS, iid, name);
         self.entry.clear();
         self.entry.number(entry::IID, iid);
         self.entry.number(entry::FUNCTION, iid);
         self.entry.number(entry::MAPPING, NO_MAPPING);
         self.new.message(data::FRAMES, &self.entry);
-        self.entry.clear();
-        self.entry.number(entry::IID, iid);
-        self.entry.number(entry::FRAMES, iid);
-        self.new.message(data::CALLSTACKS, &self.entry);
         iid
+    }
+
+    /// Whether a frame that is not a function was written.
+    fn special_place(&mut self, iid: u64) -> Option<&mut bool> {
+        let place = match iid {
+            IDLE => 0,
+            PROGRAM => 1,
+            _ => 2,
+        };
+        self.has_special.get_mut(place)
     }
 
     fn frame(&mut self, id: FrameId, tables: &Tables) -> u64 {

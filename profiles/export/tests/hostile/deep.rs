@@ -1,41 +1,49 @@
-//! Properties of the exports that write each stack as a whole: a chain of calls with a sample on
-//! each of its functions does not become the square of its length.
+//! Properties of the exports of deep stacks: what is written grows with the length of a chain of calls
+//! and the number of its samples, and not with their product.
 //!
-//! Used by `foreign_files`.
+//! Used by `foreign_files`. The bytes are counted, not the time. A format that wrote each stack as a
+//! whole would write four times as much for a chain of twice the length with twice the samples.
 
 use std::io::Read;
+use std::path::Path;
 
 use profiler_export::{ExportOptions, Target, export};
 
+use super::exported::TARGETS;
 use super::otlp;
 use super::pprof;
 use super::room::Room;
 
-/// The number of functions of a stack that a format may write, with the mark for the others.
-const MAX_FRAMES: u64 = 4097;
-/// The most bytes of a location in a stack, whose number is less than 2^14.
-const LOCATION: u64 = 2;
-/// The most bytes for a function with its name, and for a sample besides its stack.
-const ROW: u64 = 200;
+/// The number of functions of the shorter chain: more than a format may write of a stack.
+const DEPTH: u64 = 20_000;
+/// There is a sample in each of this part of the functions, the innermost ones.
+const PART: u64 = 200;
 
-/// A profile in which each of `depth` functions calls the next one, with a sample in each. A span
-/// of `tracing` has the name of the innermost.
+/// A profile in which each of `depth` functions calls the next one, with samples in the innermost. A
+/// span of `tracing` has the name of the innermost.
 fn chain(depth: u64) -> String {
     let all = |of: &dyn Fn(u64) -> String| (0..depth).map(of).collect::<Vec<_>>().join(",");
     let same = |text: &str| all(&|_| text.to_owned());
+    let samples = depth / PART;
+    let last_ones = |of: &dyn Fn(u64) -> String| {
+        let each: Vec<String> = (depth - samples..depth).map(of).collect();
+        each.join(",")
+    };
+    let weights = last_ones(&|_| "100".to_owned());
+    let stacks = last_ones(&|number| number.to_string());
     let numbers = all(&|number| number.to_string());
     let callers = all(&|number| match number {
         0 => "null".to_owned(),
         number => (number - 1).to_string(),
     });
-    let (ones, nulls) = (same("1"), same("null"));
+    let nulls = same("null");
     let names = all(&|number| format!("\"f{number}\""));
     let last = depth - 1;
     format!(
         r#"{{"meta":{{"preprocessedProfileVersion":66,"interval":1,"sampleUnits":{{"threadCPUDelta":"ns"}},
         "categories":[]}},"libs":[],"threads":[{{"name":"main","processName":"app","pid":"1","tid":1,
-        "samples":{{"length":{depth},"weight":null,"weightType":"samples","timeDeltas":[{ones}],
-        "stack":[{numbers}],"threadCPUDelta":[{ones}]}},
+        "samples":{{"length":{samples},"weight":null,"weightType":"samples","timeDeltas":[{weights}],
+        "stack":[{stacks}],"threadCPUDelta":[{weights}]}},
         "markers":{{"length":1,"name":[{last}],"startTime":[1],"endTime":[1e9],"phase":[1],"category":[0],
         "data":[{{"type":"Span f 1","span":7}}]}}}}],
         "shared":{{"stackTable":{{"length":{depth},"frame":[{numbers}],"prefix":[{callers}]}},
@@ -44,35 +52,56 @@ fn chain(depth: u64) -> String {
     )
 }
 
-/// Exports a chain of this depth.
-pub(crate) fn check(depth: u64, room: &Room) {
+/// The bytes of a file, without compression.
+fn plain(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).expect("the file");
+    let mut plain = Vec::new();
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut packed = flate2::read::GzDecoder::new(&bytes[..]);
+        packed.read_to_end(&mut plain).expect("whole");
+        return plain;
+    }
+    bytes
+}
+
+/// Exports a chain of this depth. Returns everything that was written.
+fn written(depth: u64, target: Target, room: &Room) -> Vec<u8> {
     room.clear();
     let from = room.path("profile.json");
     std::fs::write(&from, chain(depth)).expect("a writable file");
-    for target in [Target::OtlpProfiles, Target::Pprof] {
-        let to = room.path("out");
-        let options = ExportOptions::to(target).names(false);
-        let done = export(&from, &to, &options).expect("an export");
-        assert_eq!(done.samples, depth);
-        let file = std::fs::File::open(&to).expect("the file");
-        let mut plain = Vec::new();
-        if target == Target::Pprof {
-            let mut packed = flate2::read::GzDecoder::new(file);
-            packed.read_to_end(&mut plain).expect("whole");
-            assert_eq!(pprof::check(&plain), depth, "samples");
-        } else {
-            std::io::BufReader::new(file)
-                .read_to_end(&mut plain)
-                .expect("whole");
-            otlp::check(target, &plain);
+    let options = ExportOptions::to(target).names(false);
+    let done = export(&from, &room.path("out"), &options).expect("an export");
+    let has_samples = !matches!(target, Target::OtlpTraces | Target::OtlpMetrics);
+    assert!(done.samples == depth / PART || !has_samples, "{target:?}");
+    let files: Vec<Vec<u8>> = done.files.iter().map(|path| plain(path)).collect();
+    files.concat()
+}
+
+/// Whether a format writes each stack as a whole, and not a tree of them.
+fn writes_stacks(target: Target) -> bool {
+    !matches!(
+        target,
+        Target::CpuProfile | Target::ChromeTrace | Target::OtlpTraces | Target::OtlpMetrics
+    )
+}
+
+/// Exports a chain, and one of twice the length, to every format.
+pub(crate) fn check(room: &Room) {
+    for target in TARGETS {
+        let short = written(DEPTH, target, room);
+        match target {
+            Target::Pprof => assert_eq!(pprof::check(&short), DEPTH / PART, "samples"),
+            Target::OtlpProfiles => otlp::check(target, &short),
+            _ => {}
         }
-        let stacks = (1..=depth).map(|frames| frames.min(MAX_FRAMES) * LOCATION + ROW);
-        let most: u64 = stacks.sum();
-        assert!(plain.len() as u64 <= most, "{target:?}: {}", plain.len());
         let mark = b"(callers left out)";
+        let has_mark = short.windows(mark.len()).any(|text| text == mark);
+        assert_eq!(has_mark, writes_stacks(target), "{target:?}");
+        let long = written(2 * DEPTH, target, room);
+        let (short, long) = (short.len(), long.len());
         assert!(
-            plain.windows(mark.len()).any(|text| text == mark),
-            "{target:?} has no mark"
+            long <= short * 5 / 2,
+            "{target:?}: {short} and {long} bytes"
         );
     }
 }

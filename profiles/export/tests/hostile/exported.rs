@@ -15,7 +15,8 @@ use super::perfetto;
 use super::pprof;
 use super::room::Room;
 
-const TARGETS: [Target; 10] = [
+/// All formats.
+pub(crate) const TARGETS: [Target; 10] = [
     Target::CpuProfile,
     Target::Speedscope,
     Target::ChromeTrace,

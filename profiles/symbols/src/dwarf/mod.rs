@@ -169,15 +169,14 @@ impl<'a> Search<'_, 'a> {
                 Err(stop) => batch.complain(self.files.path, stop),
             }
         }
-        let unknown = |batch: &Batch<'_>| {
-            (0..batch.addresses.len())
-                .filter(|at| !batch.is_known(*at))
-                .collect()
-        };
-        let mut wanted: Vec<usize> = unknown(batch);
+        let mut wanted: Vec<usize> = (0..batch.addresses.len()).collect();
+        wanted.retain(|at| !batch.is_known(*at));
         for index in unranged {
             match self.unranged_unit(index, &wanted, batch, &mut names) {
-                Ok(true) => wanted = unknown(batch),
+                Ok(true) => {
+                    self.units.work.charge(wanted.len())?;
+                    wanted.retain(|at| !batch.is_known(*at));
+                }
                 Ok(false) => {}
                 Err(Stop::Exhausted) => return Err(Stop::Exhausted),
                 Err(stop) => batch.complain(self.files.path, stop),
