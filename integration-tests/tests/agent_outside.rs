@@ -1,6 +1,6 @@
-//! Tests of `profiler record` with programs into which the library does not get: they are observed
-//! from outside, with their stacks where the system permits perf events, and with their time and
-//! their waits everywhere.
+//! Tests of `profiler record` with programs that do not load the library. They are observed from
+//! outside: always with their time and their waits, and with their stacks where the system permits
+//! perf events.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Four threads that use half a second each, and then the main thread does.
+/// Four threads use half a second each; then the main thread uses half a second.
 const THREADS: &str = r#"
 #include <pthread.h>
 #include <time.h>

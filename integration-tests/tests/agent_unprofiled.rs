@@ -1,8 +1,8 @@
-//! Tests of `profiler record` with programs into which the library does not get, and with programs
-//! into which it nearly does not.
+//! Tests of `profiler record` with programs that do not load the library, and with unusual programs
+//! that load it.
 //!
-//! They are unharmed, and are named with the reason if they are not recorded (`agent_outside` has the
-//! others).
+//! The programs are unharmed. Those that are not recorded are named with the reason;
+//! `agent_outside` tests those that are observed from outside.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,5 +1,5 @@
-//! Tests of what a profile says about waits: for whom a thread waits, what the other side does
-//! meanwhile, and the critical path.
+//! Tests of what a profile says about waits: which process a thread waits for, what that process
+//! does meanwhile, and the critical path.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -79,8 +79,8 @@ fn a_profile_without_the_named_process_gets_a_clear_answer() -> anyhow::Result<(
     Ok(())
 }
 
-/// Two processes: one has a lock on a file and reads from a pipe, the other has the pipe and waits for
-/// the lock. Ends itself after a time, since nothing else can.
+/// Two processes: one has a lock on a file and reads from a pipe, the other has the pipe and waits
+/// for the lock. An alarm ends the processes, because nothing else can.
 const DEADLOCK: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 //! The remarks of processes about missing data: a share of time without stacks, a filter of system
 //! calls, threads without a timer.
 //!
-//! `profile` reads them from the logs of the processes; `profiler info` and `record` print them. Three or
-//! more remarks that differ only in their numbers have one line.
+//! `profile` reads them from the logs of the processes; `profiler info` and `record` print them.
+//! Three or more remarks that differ only in their numbers have one line.
 
 use std::collections::HashMap;
 

@@ -4,10 +4,12 @@
 //! `share_error_pct` is the largest difference between a function's share of its thread's time in
 //! the profile and the share that the program has measured, in points, over all threads and
 //! functions of a run. `total_ratio` is the time of all samples, by their weights, as a part of the
-//! threads' lives. `holder_named_pct` is the share of the waiting time whose holder is named, in the
-//! kind of wait for which it is smallest; `holder_wrong_pct` the share with a wrong one, over all
-//! kinds. `path_error_pct` compares the critical path with what the program knows. `throughput_loss_pct` is the loss of waits per second of 64 threads while they
-//! are recorded; runs with and without the profiler alternate.
+//! threads' lives. `holder_named_pct` is the share of the waiting time whose holder is named, for
+//! the kind of wait with the smallest share; `holder_wrong_pct` is the share with a wrong holder,
+//! over all kinds. `path_error_pct` is the largest difference between the time of a process on the
+//! critical path and the time that the program has measured, in percent of the path.
+//! `throughput_loss_pct` is the loss of waits per second of 64 threads while they are recorded;
+//! runs with and without the profiler alternate.
 
 use std::process::{Command, Stdio};
 
@@ -31,8 +33,8 @@ const PROGRAMS: &[(&str, &str, f64)] = &[
 const CROWD_MS: &str = "0.5";
 const CROWD_SECONDS: &str = "3";
 const CROWD_RUNS: usize = 7;
-/// The length of each wait for a known holder, the number of waits of each kind, and the rounds of the
-/// program that knows its critical path.
+/// The length of each wait for a known holder, the number of waits of each kind, and the number of
+/// rounds of the program that knows its critical path.
 const HOLDER_MS: u32 = 40;
 const HOLDER_WAITS: u32 = 10;
 const PATH_ROUNDS: u32 = 20;
@@ -66,7 +68,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// For whom a program waits, and its critical path.
+/// The figures of the holders of waits and of the critical path.
 fn holders(report: &mut Report) -> Result<()> {
     let (mut named, mut wrong, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RUNS {

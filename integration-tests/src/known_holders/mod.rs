@@ -1,4 +1,4 @@
-//! Programs that know for whom they wait, and what their profiles say about it.
+//! Programs that know which processes they wait for, and the answers that their profiles give.
 //!
 //! Used by the tests `for_whom` and by the figures `known_waits`. `holders.c` waits for another
 //! process or thread in each way that leads to its holder; `path.c` knows its critical path. Both
@@ -46,7 +46,7 @@ impl KnownRun {
         let place = Workplace::new()?;
         let program = place.compile("known", source, &["-pthread"])?;
         let mut command = Command::new(tools::profiler()?);
-        // The processed format: the other one has no weights.
+        // The processed format, because the Gecko format has no weights.
         command.args(["record", "-o", "out.json", "--"]);
         command.arg(program).args(words).current_dir(place.path());
         command.env("XDG_CACHE_HOME", tools::cache()?);
@@ -59,7 +59,7 @@ impl KnownRun {
     /// The path of the profile.
     ///
     /// # Errors
-    /// When it is no text.
+    /// When the path is not UTF-8.
     pub fn profile(&self) -> Result<String> {
         let path = self.place.path().join("out.json");
         Ok(path.to_str().context("a path that is no text")?.to_owned())
@@ -90,7 +90,7 @@ pub struct HolderTimes {
     pub wrong_ms: f64,
 }
 
-/// For whom `holders.c` waits, by function.
+/// The holders of the waits of `holders.c`, by function.
 #[derive(Clone, Debug, Default)]
 pub struct KnownHolders {
     /// By the functions' names.
@@ -125,7 +125,8 @@ impl KnownHolders {
         Ok(known)
     }
 
-    /// The share of the waiting time whose holder is named, in percent, of the worst function.
+    /// The share of the waiting time whose holder is named, in percent, for the function with the
+    /// smallest share.
     #[must_use]
     pub fn named_pct(&self) -> f64 {
         let all = self.functions.values();

@@ -58,8 +58,8 @@ use witness::GroupWitness;
 /// Programs that do not load it are observed from outside: programs that are statically linked, or
 /// made for another processor; programs with other rights or of another user; and processes whose
 /// environment was cleared. They have stacks if the system permits perf events, and otherwise their
-/// processor time and their waits. A process that cannot be recorded is named in the profile with the
-/// reason. If no process records anything, no profile is written, and the command says why.
+/// processor time and their waits. A process that cannot be recorded is named in the profile with
+/// the reason. If no process records anything, no profile is written, and the command says why.
 ///
 /// A program with a profiler session of its own keeps it: the processes that this session records
 /// are in the profiles of that session, and this profile names them. The command says so as soon as

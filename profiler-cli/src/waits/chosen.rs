@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use profiler_analysis::{Interval, MarkerInterval, PathEnd, ProcessIndex, Timeline};
 
-/// The end of the path of a process, or of the longest marker with a name. Without a name: of the
-/// process that began first.
+/// The end of the path of a process, or of the longest marker with a name. Without a name, the end
+/// of the path of the process that began first.
 pub(super) fn end_of_path(timeline: &Timeline, wanted: Option<&str>) -> Result<PathEnd> {
     let Some(wanted) = wanted else {
         return first(timeline).context("the profile has no samples");

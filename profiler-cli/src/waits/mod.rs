@@ -1,5 +1,5 @@
-//! `profiler waits FILE`: for whom the threads of a profile wait, what those do meanwhile, and the
-//! critical path.
+//! `profiler waits FILE`: which processes the threads of a profile wait for, what these processes
+//! do meanwhile, and the critical path.
 
 mod chosen;
 mod text;
@@ -14,15 +14,16 @@ use serde::Serialize;
 use crate::console::say;
 use crate::progress::ProgressLine;
 
-/// Shows for whom the threads of a profile wait, and what the others do meanwhile
+/// Shows which processes the threads of a profile wait for, and what these do meanwhile
 ///
-/// For each thread: how long it ran, and its waits with the innermost function of the program, the
-/// kind of the wait, and the process that can end it. Below a wait: what that process did in exactly
-/// this time. If it waited itself for another process, that one's activity follows.
+/// For each thread, it shows how long the thread ran, and its waits with the innermost function of
+/// the program, the kind of the wait, and the process that can end it. Below each wait, it shows
+/// what that process did in exactly this time. If that process waited for another process, the
+/// activity of the other process follows.
 ///
-/// With --path: the critical path, that is, the chain of functions in all processes that had to run
-/// one after the other until the end. Its parts sum to the wall time; making one of them faster saves
-/// at most its time.
+/// With --path, it shows the critical path: the chain of functions in all processes that had to run
+/// one after the other until the end. The parts of the path sum to the wall time. Making a part
+/// faster saves at most its time.
 #[derive(Debug, Args)]
 pub(crate) struct WaitsArgs {
     /// A profile (.json or .json.gz)

@@ -1,4 +1,4 @@
-//! Waits and critical paths as text for a person.
+//! Formats waits and critical paths as lines of text. Called by `profiler waits`.
 
 use profiler_analysis::{
     Activity, CriticalPath, Meanwhile, PROCESSOR, PathPart, PathSegment, PathState, ThreadWaits,
@@ -7,9 +7,9 @@ use profiler_analysis::{
 
 use crate::plain::plain;
 
-/// A wait with less than this share of its thread's life is summed with the others, in percent.
+/// The share of its thread's life below which a wait is summed with the others, in percent.
 const LEAST_PERCENT: f64 = 1.0;
-/// A segment of a path that is shorter than this share of it is not listed, in percent.
+/// The share of a path below which a segment is not listed, in percent.
 const LEAST_SEGMENT: f64 = 0.5;
 /// The number of segments of a path that are listed.
 const MAX_SEGMENTS: usize = 40;
@@ -110,7 +110,7 @@ fn add_meanwhile(lines: &mut Vec<String>, all: &[Meanwhile], (of_ms, depth): (f6
 pub(super) fn path(path: &CriticalPath, top: usize) -> Vec<String> {
     let mut lines = vec![
         format!(
-            "The critical path takes {}. To be faster, make these shorter; each saves at most its time:",
+            "The critical path takes {}. Making one of these parts shorter saves at most its time:",
             time(path.ms)
         ),
         String::new(),

@@ -101,7 +101,7 @@ impl Header {
         self.life == Life::Attached && may_run && sys::is_alive(&self.key())
     }
 
-    /// Whether the pool is known to be made since the machine was started.
+    /// Whether the pool is known to have been made since the machine was started.
     pub fn is_of_this_boot(&self) -> bool {
         self.boot.get() != 0 && self.boot == sys::boot_id()
     }

@@ -1,8 +1,9 @@
 //! The pool: all memory of one process from which a profile is made.
 //!
-//! [`PoolSpec::create_pool`] is called by the maker of the memory (the parent for its children, or a
-//! process for itself), [`Pool::attach`] by the process that will write into it. The file outlives
-//! the process: every holder can read everything committed, also after the writer has died.
+//! [`PoolSpec::create_pool`] is called by the maker of the memory (the parent for its children, or
+//! a process for itself), [`Pool::attach`] by the process that will write into it. The file
+//! outlives the process: every holder can read everything committed, also after the writer has
+//! died.
 //!
 //! Invariants: every page is taken from the [`budget`] before it is touched, so the file never
 //! occupies more than the allowance; in a file on a disk that may be full, every page is also

@@ -1,18 +1,18 @@
-//! Where the first return addresses of a waiting thread are on its stack.
+//! The places of the first return addresses on the stack of a waiting thread.
 //!
-//! A thread that has run and waits again in the same call, with the same stack pointer, may have been
-//! called from elsewhere. Used by `observed_look`, which compares these few words instead of copying
-//! and unwinding the stack again. Only on x86-64, where a call stores the return address directly
-//! below the caller's frame; elsewhere nothing is compared.
+//! A thread that has run and waits again in the same call, with the same stack pointer, may have
+//! other callers. Used by `observed_look`, which compares these few words instead of copying and
+//! unwinding the stack again. Words are compared only on x86-64, where a call stores the return
+//! address directly below the caller's frame.
 
 use super::PlacedFrame;
 
 /// The number of return addresses that are compared.
 const MAX_CALLERS: usize = 3;
-/// The number of words above the stack pointer in which they are.
+/// The number of words above the stack pointer that contain them.
 pub(super) const MAX_WORDS: usize = 64;
 
-/// The return addresses of a stack, by their place above the stack pointer.
+/// The return addresses of a stack, with their places above the stack pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Callers {
     slots: [Option<(u8, u64)>; MAX_CALLERS],

@@ -40,7 +40,7 @@ const MAX_FILES: usize = 4096;
 const MAX_LOADED: usize = 2048;
 /// The name that the loader gives to the kernel's own library.
 const KERNEL_LIBRARY: &str = "linux-vdso.so.1";
-/// The name of the category of labels that show for whom a thread waits.
+/// The name of the category of labels that show which process a thread waits for.
 const WAITING: &str = "Waiting";
 /// The maximum number of such labels of a process.
 const MAX_WAIT_LABELS: usize = 512;
@@ -363,7 +363,7 @@ impl ObservedProcess {
         walked
     }
 
-    /// The label that shows for whom a thread waits. `None` without room for it.
+    /// The label that shows which process a thread waits for. `None` if there is no room for it.
     pub(super) fn wait_label(&mut self, name: &str) -> Option<Frame> {
         if let Some(label) = self.wait_labels.get(name) {
             return Some(Frame::Label(*label));
@@ -396,7 +396,8 @@ impl ObservedProcess {
         self.waiting
     }
 
-    /// Records the stack that was walked last, and inside of it a label; false if it was dropped.
+    /// Records the stack that was walked last, with a label as its innermost frame. False if it was
+    /// dropped.
     pub(super) fn add_walked(
         &mut self,
         files: &mut ObservedFiles,

@@ -108,8 +108,7 @@ pub(super) struct LookTaken {
     pub(super) is_refused: bool,
     /// The processor time that is not to be recorded, in nanoseconds.
     pub(super) skipped_ns: u64,
-    /// The processor time of the reader that it took to look up for whom threads wait. The session
-    /// limits it.
+    /// The reader's processor time for finding out for whom threads wait. The session limits it.
     pub(super) looking_up: Duration,
 }
 
@@ -211,8 +210,8 @@ impl LookTaken {
         }
     }
 
-    /// For whom a thread waits. If it cannot be looked up now, it is the same as in the recorded wait
-    /// at this place.
+    /// For whom a thread waits. If it cannot be looked up now, it is the same as in the recorded
+    /// wait at this place.
     fn whom(
         &mut self,
         (process, other): (&mut ObservedProcess, &OtherProcess),
@@ -246,8 +245,8 @@ impl LookTaken {
         }
     }
 
-    /// Whether a thread that has run waits in the recorded wait again: called by the same functions,
-    /// and for the same process.
+    /// Whether a thread that has run waits in the recorded wait again: called by the same
+    /// functions, and for the same process.
     fn is_same(
         &mut self,
         other: &OtherProcess,
@@ -412,7 +411,7 @@ impl LookTaken {
         let callers = Callers::of((stack.start, stack.words), files.walked(walked.len));
         let is_recorded = process.add_walked(files, found.tid, sample, walked, label);
         let kept = match files.plain.as_slice() {
-            // The label, which the next wait at this place may not have.
+            // Without the label, which the next wait at this place may not have.
             [frames @ .., _] if label.is_some() => frames,
             frames => frames,
         };
@@ -434,7 +433,7 @@ pub struct WaitingThread<'a> {
 }
 
 impl WaitingThread<'_> {
-    /// Reads memory of its process. False if not all of the room can be filled.
+    /// Reads memory of its process into `room`. False if it cannot fill all of `room`.
     pub fn read(&self, address: u64, room: &mut [u8]) -> bool {
         let wanted = room.len();
         self.memory.read(address, room, MemoryKind::Any).bytes >= wanted
@@ -444,9 +443,9 @@ impl WaitingThread<'_> {
 /// For whom a thread waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AwaitedName {
-    /// The name of the label that shows it.
+    /// The name of the label that shows this.
     Known(String),
-    /// It waits for no process, or for whom is not known.
+    /// The thread waits for no process, or for an unknown one.
     None,
     /// This could not be looked up now.
     NotLookedUp,

@@ -120,7 +120,8 @@ pub struct ObservedThreads {
     began_look: Instant,
     /// The processor time of the reader when it began.
     began_at: Duration,
-    /// What of the look was spent on finding for whom threads wait: it has a limit of its own.
+    /// The part of the look's time that was spent on finding out for whom threads wait. It has a
+    /// limit of its own.
     looking_up: Duration,
     /// The thread after which the next look goes on.
     looked_last: ThreadId,

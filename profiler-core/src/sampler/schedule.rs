@@ -16,8 +16,8 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// The processor time of the calling thread, which looks at others. On a busy machine, a look lasts for
-/// longer than what it takes.
+/// The processor time of the calling thread, which looks at other threads. On a busy machine, the
+/// wall time of a look is longer than its processor time.
 pub(super) fn reader_time() -> Duration {
     Duration::from_nanos(crate::sys::native::tasks::own_cpu_ns())
 }

@@ -46,11 +46,11 @@ pub(super) enum WaitPlace {
     Unknown,
 }
 
-/// What distinguishes two waits at the same place. A look at threads of its own process compares only
-/// the place.
+/// The facts that distinguish two waits at the same place. A look at threads of its own process
+/// compares only the place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WaitContext {
-    /// The functions that wait.
+    /// The functions that called the waiting call.
     pub(super) callers: Callers,
     /// For whom the thread waits.
     pub(super) label: Option<Frame>,
@@ -189,7 +189,7 @@ impl WaitPeriod {
         (self.next_look, self.found) = (None, None);
     }
 
-    /// Makes the next look due in the next pass, also if the thread does not run.
+    /// Makes the next look due in the next pass, even if the thread does not run.
     pub(super) fn look_again(&mut self) {
         (self.is_settled, self.looked, self.next_look) = (false, None, None);
     }

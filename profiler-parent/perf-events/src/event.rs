@@ -23,7 +23,7 @@ pub enum EventError {
     /// The rights of this process, or a filter of system calls, do not permit them.
     #[error("the system does not permit perf events")]
     Forbidden,
-    /// The system has none, or not these.
+    /// The system does not support perf events, or not this kind.
     #[error("the system has no such perf events")]
     Unsupported,
     /// The descriptors, or the memory of rings, that this process may have are used up.
@@ -59,21 +59,22 @@ impl EventError {
     }
 }
 
-/// What the samples have.
+/// The interval of the samples, and the size of their stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// The processor time between two samples of a thread, in nanoseconds.
     pub interval_ns: u64,
-    /// The most bytes of a stack; a multiple of 8, less than 64 KiB.
+    /// The maximum number of bytes of a stack; a multiple of 8, less than 64 KiB.
     pub stack_bytes: u32,
 }
 
-/// Which samples an event takes: the system may not permit, or not know, the better ways.
+/// Which samples an event takes. The system may forbid the better kinds, or may not support them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventKind {
-    /// Also while the system works for the thread. The stack is that of the program then, too.
+    /// Whether samples are also taken while the system works for the thread. The stack is that of
+    /// the program then, too.
     pub(crate) in_system: bool,
-    /// Threads that the thread starts have the event, too. Since Linux 5.13.
+    /// Whether threads that the thread starts inherit the event. Needs Linux 5.13.
     pub(crate) is_inherited: bool,
 }
 
@@ -108,7 +109,7 @@ impl Event {
         Self::open(&mut attributes, thread, processor)
     }
 
-    /// An event of this thread that never fires: the owner of the ring of a processor.
+    /// An event of this thread that never fires. It owns the ring of a processor.
     pub(crate) fn of_ring(processor: i32) -> Result<Self, EventError> {
         let mut attributes = attributes(bindings::PERF_COUNT_SW_DUMMY);
         attributes.set_exclude_kernel(1);

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use crate::event::{Event, EventError, EventKind, Sampling};
 use crate::ring::{EventBudget, Rings};
 
-/// How often the list of threads is read at the beginning: a thread may start others while the
-/// events are opened.
+/// How many times the list of threads is read at the beginning, because a thread may start others
+/// while the events are opened.
 const MAX_LISTS: u32 = 8;
-/// The ways to sample, the best first.
+/// The kinds of events, the best first.
 const KINDS: [EventKind; 4] = [
     EventKind {
         in_system: true,
@@ -46,9 +46,9 @@ pub struct ProcessEvents {
     kind: EventKind,
     /// The events of each thread that was found in the list of threads.
     threads: BTreeMap<u32, ThreadEvents>,
-    /// The time of threads whose events are closed.
+    /// The processor time of threads whose events are closed.
     closed_ns: u64,
-    /// The threads that have no events, because there are too many.
+    /// The number of threads without events, because there are too many.
     refused: u64,
     budget: Arc<EventBudget>,
 }
@@ -89,7 +89,7 @@ impl ProcessEvents {
                     return Ok(events);
                 }
                 Err(error @ (EventError::Ended | EventError::Exhausted)) => return Err(error),
-                // A better way may be forbidden, and the next one unknown to the system.
+                // The system may forbid one kind and not support the next one.
                 Err(error) if refusal != EventError::Forbidden => refusal = error,
                 Err(_) => {}
             }
@@ -156,7 +156,7 @@ impl ProcessEvents {
         self.threads.keys().copied()
     }
 
-    /// The threads that have no samples, because there were too many events.
+    /// The number of threads without samples, because there were too many events.
     #[must_use]
     pub const fn refused_threads(&self) -> u64 {
         self.refused

@@ -1,8 +1,8 @@
 //! Decodes the records of a ring.
 //!
 //! Used by `ring`. The system writes the records, but it copies the stack and the registers from
-//! another process, and a ring may be overrun. So every size is checked, and a record that does not
-//! have the expected layout is none. Pure.
+//! another process, and a ring may be overrun. So every size is checked, and a record without the
+//! expected layout is skipped. Pure.
 //!
 //! ```text
 //! record      u32 type, u16 flags, u16 bytes of the record (a multiple of 8); then its body
@@ -22,15 +22,15 @@ const SAMPLE: u32 = 9;
 const IS_EXEC: u16 = 1 << 13;
 /// The value of `abi` in a sample of a program with words of 64 bits.
 const ABI_64: u64 = 2;
-/// The bytes of the head of a record.
+/// The number of bytes of the head of a record.
 const HEAD: usize = 8;
-/// The bytes at the end of each record that is no sample: process, thread and time.
+/// The number of bytes at the end of each record other than a sample: process, thread and time.
 const TAIL: usize = 16;
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// The stack of a thread.
+    /// A sample of a thread.
     Sample(StackSample<'a>),
     /// Samples that found no room in the ring.
     Lost {
@@ -43,7 +43,7 @@ pub enum Record<'a> {
     Exec {
         /// The process.
         pid: u32,
-        /// When, on the monotonic clock.
+        /// The time of the call, on the monotonic clock.
         at_ns: u64,
     },
 }
@@ -57,7 +57,7 @@ pub struct StackSample<'a> {
     pub tid: u32,
     /// When it was taken, on the monotonic clock.
     pub at_ns: u64,
-    /// The registers of the program. `None` if its words have not 64 bits.
+    /// The registers of the program. `None` if the program does not use words of 64 bits.
     pub registers: Option<UserRegisters>,
     /// The stack, from the stack pointer upwards.
     pub stack: &'a [u8],
@@ -146,7 +146,7 @@ fn exec(body: &[u8]) -> Option<Record<'_>> {
     Some(Record::Exec { pid, at_ns })
 }
 
-/// The fields of a record that are left.
+/// The remaining fields of a record.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

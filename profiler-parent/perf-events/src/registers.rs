@@ -1,4 +1,4 @@
-//! The registers of a sample: those from which the unwinding of a stack begins.
+//! The registers of a sample. The unwinding of a stack begins with them.
 //!
 //! Used by `event`, which asks the system for them, and by `record`, which finds them in a sample.
 //! Invariant: the system writes the registers in the order of their numbers.

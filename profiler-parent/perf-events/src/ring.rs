@@ -18,21 +18,22 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::event::{Event, EventError};
 use crate::record::{Record, Records};
 
-/// The bytes of the ring of a processor, if the limit of the user allows it, and the least bytes.
+/// The bytes of the ring of a processor: the usual size, and the smallest one, if the user may not
+/// lock more memory.
 const RING_BYTES: (usize, usize) = (1 << 20, 1 << 16);
-/// The most processors.
+/// The maximum number of processors.
 const MAX_PROCESSORS: i32 = 1024;
 
 /// The rings of all processors.
 #[derive(Debug)]
 pub struct Rings {
     all: Vec<(i32, Ring)>,
-    /// The bytes that were copied out of a ring.
+    /// The bytes that were copied from a ring.
     copied: Vec<u8>,
     budget: Arc<EventBudget>,
 }
 
-/// The events that may be open at the same time.
+/// The limit on the number of open events, and the number of those that are open.
 #[derive(Debug)]
 pub(crate) struct EventBudget {
     open: AtomicUsize,
@@ -56,7 +57,8 @@ impl EventBudget {
 }
 
 impl Rings {
-    /// Makes a ring for each processor. At most `most_events` events of threads may write into them.
+    /// Makes a ring for each processor. At most `most_events` events of threads may write into
+    /// them.
     ///
     /// # Errors
     /// If the system refuses events or memory.
@@ -66,7 +68,7 @@ impl Rings {
         for processor in 0..configured {
             match Ring::open(processor) {
                 Ok(ring) => all.push((processor, ring)),
-                Err(EventError::Unsupported) if !all.is_empty() => {} // it is switched off
+                Err(EventError::Unsupported) if !all.is_empty() => {} // the processor is offline
                 Err(error) => return Err(error),
             }
         }
@@ -160,7 +162,7 @@ struct RingMemory {
     bytes: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, and the system does not mind which thread reads.
+// SAFETY: the memory belongs to this value alone, and any thread may read it.
 #[allow(unsafe_code)]
 unsafe impl Send for RingMemory {}
 
@@ -183,7 +185,7 @@ impl RingMemory {
         let page = mapped.map(|address| NonNull::new(address.cast()));
         match page {
             Ok(Some(page)) => Ok(Self { page, first, bytes }),
-            // Also if the memory that a user may lock is used up.
+            // The system reports this also if the memory that a user may lock is used up.
             _ => Err(EventError::Exhausted),
         }
     }
@@ -192,7 +194,7 @@ impl RingMemory {
     fn head(&self) -> &AtomicU64 {
         // SAFETY: the page is mapped while this value lives.
         let place = unsafe { &raw mut (*self.page.as_ptr()).data_head };
-        // SAFETY: the place is aligned, and both sides only use it atomically.
+        // SAFETY: the address is aligned, and both sides only use it atomically.
         unsafe { AtomicU64::from_ptr(place) }
     }
 
@@ -200,7 +202,7 @@ impl RingMemory {
     fn tail(&self) -> &AtomicU64 {
         // SAFETY: the page is mapped while this value lives.
         let place = unsafe { &raw mut (*self.page.as_ptr()).data_tail };
-        // SAFETY: the place is aligned, and both sides only use it atomically.
+        // SAFETY: the address is aligned, and both sides only use it atomically.
         unsafe { AtomicU64::from_ptr(place) }
     }
 

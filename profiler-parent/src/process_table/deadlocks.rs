@@ -1,6 +1,7 @@
 //! Deadlocks that were found while the session runs.
 //!
-//! Part of the [`ProcessTable`]. The reader of observed programs notes them; the session shows them.
+//! Part of the [`ProcessTable`]. The reader of observed programs notes them; the session shows
+//! them.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -12,11 +13,11 @@ use super::ProcessTable;
 /// The maximum number of deadlocks that are kept.
 const MAX_DEADLOCKS: usize = 64;
 
-/// Threads that wait for each other, and of which none can go on.
+/// Threads that wait for each other, so that none of them can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// Each waits for the next one, and the last one for the first.
+    /// The threads. Each waits for the next one, and the last one for the first.
     pub waits: Vec<DeadlockedWait>,
 }
 

@@ -76,8 +76,8 @@ impl ProcessTable {
         present.any(|process| is_decided(process) && !is_of_another(process))
     }
 
-    /// Whether the present program of a process records or has recorded, here or for another session,
-    /// or was refused, or is known not to record.
+    /// Whether the table knows how the present program of a process is recorded: it records or has
+    /// recorded for this or another session, it was refused, or it is known not to record.
     #[cfg(observing)]
     pub(crate) fn is_settled(&self, pid: ProcessId, start: ProcessStart) -> bool {
         let is_elsewhere = {

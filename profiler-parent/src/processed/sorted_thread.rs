@@ -49,8 +49,8 @@ pub(super) struct SortedThread {
 }
 
 impl SortedThread {
-    /// Whether the thread `info` has recorded entries for other threads only, and has no rows itself.
-    /// The sampler's thread may have lost all entries.
+    /// Whether the thread `info` has recorded entries for other threads only, and has no rows
+    /// itself. The sampler's thread may have lost all entries.
     pub(super) fn is_servant(&self, info: &ThreadInfo) -> bool {
         (self.delivery.delivered > 0 || info.is_sampler())
             && self.samples.is_empty()

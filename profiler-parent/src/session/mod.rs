@@ -214,9 +214,9 @@ impl Session {
         self.processes.reports()
     }
 
-    /// The deadlocks among observed programs that were found so far, the first ones first: threads that
-    /// have waited for each other for at least two seconds, and of which none can go on. They are
-    /// reported within about four seconds.
+    /// The deadlocks among observed programs that were found so far, the first ones first. The
+    /// threads of a deadlock have waited for each other for at least two seconds, and none of them
+    /// can go on. A deadlock is reported within about four seconds.
     pub fn deadlocks(&self) -> Vec<Deadlock> {
         self.processes.deadlocks()
     }
@@ -254,13 +254,13 @@ impl Session {
         key.is_ok_and(|key| self.processes.list_unprofiled(key, process, start))
     }
 
-    /// Observes a process from outside that has made no file for its samples, with the reason why it
-    /// has not. For tools that find such processes below a program that
-    /// [`Session::spawn_observed`] has started. The system takes its samples where it permits that;
-    /// otherwise its processor time and its waits are recorded without stacks of running threads.
+    /// Observes a process from outside. The process has made no file for its samples, and `process`
+    /// contains the reason. For tools that find such processes below a program that
+    /// [`Session::spawn_observed`] has started. The system takes its samples where it permits that.
+    /// Otherwise its processor time and its waits are recorded, without stacks of running threads.
     /// Nothing in the process changes. If it cannot be observed, it is listed as by
-    /// [`Session::list_unprofiled`]; if it records itself, or makes a file later, nothing is recorded
-    /// twice. Returns before that is decided.
+    /// [`Session::list_unprofiled`]; if it records itself, or makes a file later, nothing is
+    /// recorded twice. Returns before the session has decided this.
     #[cfg(feature = "observed")]
     pub fn observe_from_outside(&self, process: UnprofiledProcess) {
         #[cfg(observing)]

@@ -234,8 +234,8 @@ impl Supervisor {
         Ok((name, value.to_owned()))
     }
 
-    /// Observes a process from outside that has made no file, or lists it as not profiled. Returns
-    /// the process if no programs are observed.
+    /// Observes a process without a file from outside, or lists it as not profiled. Returns the
+    /// process if no programs are observed.
     #[cfg(observing)]
     pub(crate) fn observe_outside(&self, process: UnprofiledProcess) -> Option<UnprofiledProcess> {
         let observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! What a system call waits for, by its number and its arguments.
+//! What a system call waits for, by its number and its arguments. Used by `resolver` and
+//! `deadlock`. Pure.
 
 /// A thread in a system call, as the system shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,16 +15,16 @@ pub struct WaitingCall {
 pub enum Direction {
     /// It waits for data.
     Reads,
-    /// It waits for room.
+    /// It waits for free space.
     Writes,
 }
 
 /// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitSubject {
-    /// Data or room of the object that a descriptor refers to.
+    /// Data or free space in the object that a descriptor refers to.
     Descriptor(i32, Direction),
-    /// The end of a child; `None` of any.
+    /// The end of a child; `None` stands for any child.
     Child(Option<u32>),
     /// The end of the process that a descriptor refers to.
     ChildOfDescriptor(i32),
@@ -31,7 +32,7 @@ pub enum WaitSubject {
     Word {
         /// Its address.
         address: u64,
-        /// Whether the C library waits for a lock of its own: a mutex that is taken, with waiters.
+        /// Whether it is a mutex of the C library that is locked and has waiters.
         is_lock: bool,
     },
     /// A lock on the file of a descriptor.
@@ -47,12 +48,12 @@ pub enum WaitSubject {
     },
     /// The events of sets of descriptors.
     Select {
-        /// The highest descriptor and 1.
+        /// The highest descriptor plus 1.
         count: u64,
         /// The address of the set that is read from; 0 for none.
         reads: u64,
     },
-    /// A time.
+    /// The end of a period of time.
     Sleep,
     /// A signal.
     Signal,
@@ -63,9 +64,9 @@ pub enum WaitSubject {
 }
 
 const FUTEX_WAIT: u64 = 0;
-/// The part of an operation on a futex that says which one it is.
+/// The bits of the second argument of futex(2) that select the operation.
 const FUTEX_OPERATION: u64 = 0x7f;
-/// The value of a lock of the C library that is taken while others wait for it.
+/// The value of a mutex of the C library that is locked and has waiters.
 const TAKEN_WITH_WAITERS: u64 = 2;
 const F_SETLKW: u64 = 7;
 const F_OFD_SETLKW: u64 = 38;
@@ -117,7 +118,7 @@ impl WaitingCall {
     }
 }
 
-/// What the calls wait for that only x86-64 has.
+/// What a call waits for that only x86-64 has.
 #[cfg(target_arch = "x86_64")]
 fn of_older_call(number: i64, [first, second, _]: [u64; 3]) -> WaitSubject {
     match number {
@@ -129,7 +130,7 @@ fn of_older_call(number: i64, [first, second, _]: [u64; 3]) -> WaitSubject {
     }
 }
 
-/// What the calls wait for that only x86-64 has.
+/// What a call waits for that only x86-64 has.
 #[cfg(not(target_arch = "x86_64"))]
 const fn of_older_call(_: i64, _: [u64; 3]) -> WaitSubject {
     WaitSubject::Other

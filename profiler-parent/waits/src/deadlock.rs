@@ -2,15 +2,15 @@
 //!
 //! A wait ends if one of the processes that can end it does something. So a thread is stuck if all
 //! threads of all those processes are stuck. This is the largest set of waiting threads with that
-//! property (Knapp, Deadlock Detection in Distributed Databases, 1987: the AND-OR model). Pure: the
-//! caller says which threads exist.
+//! property (Knapp, Deadlock Detection in Distributed Databases, 1987: the AND-OR model). Called by
+//! the session's reader of observed programs. Pure: the caller says which threads exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::call::{WaitSubject, WaitingCall};
 use crate::target::{Holders, WaitTarget};
 
-/// A thread, by the numbers of its process and its own.
+/// A thread, by its number and that of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadKey {
     /// The process.
@@ -29,7 +29,8 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// What alone can end this wait. `None` if time can, or something that is not known.
+    /// The processes or the thread that alone can end this wait. `None` if a time limit or
+    /// something unknown can end it.
     #[must_use]
     pub fn of(call: &WaitingCall, target: &WaitTarget) -> Option<Self> {
         const NO_LIMIT: i32 = -1;
@@ -79,8 +80,8 @@ pub fn stuck_threads(
     }
 }
 
-/// A cycle among stuck threads, from its least member on: each waits for the next one, and the last one
-/// for the first.
+/// A cycle among stuck threads, which begins with its smallest member. Each waits for the next one,
+/// and the last one for the first.
 #[must_use]
 pub fn cycle(waits: &BTreeMap<ThreadKey, Blocker>, stuck: &BTreeSet<ThreadKey>) -> Vec<ThreadKey> {
     let mut path: Vec<ThreadKey> = Vec::new();

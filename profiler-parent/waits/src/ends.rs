@@ -1,8 +1,9 @@
-//! Which processes hold an object: the descriptors of the recorded processes, by object.
+//! Which processes hold an object: the descriptors of the recorded processes, by object. Used by
+//! `resolver`.
 //!
-//! A process inherits descriptors that it does not use. Of several holders, those count that were
-//! seen in a call on the object. Invariant: at most [`MAX_DESCRIPTORS`] descriptors of a process are
-//! looked at.
+//! A process inherits descriptors that it does not use. If some of the holders were seen in a call
+//! on the object, only these count. Invariant: at most [`MAX_DESCRIPTORS`] descriptors of a process
+//! are looked at.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -13,7 +14,7 @@ use crate::object::{DescriptorTable, WaitObject};
 
 /// The maximum number of descriptors of a process that are looked at.
 const MAX_DESCRIPTORS: usize = 1024;
-/// How long it is taken for granted that no other process holds an object.
+/// How long the finding that no other process holds an object is kept.
 const CHECK_LASTS: Duration = Duration::from_millis(500);
 /// The maximum number of objects whose users are noted.
 const MAX_USED: usize = 4096;
@@ -23,7 +24,7 @@ const MAX_USED: usize = 4096;
 struct End {
     process: u32,
     descriptor: i32,
-    /// Whether it is read from and written to, once this was looked up.
+    /// Whether it can be read from and written to. Empty until this is looked up.
     access: OnceCell<Option<(bool, bool)>>,
 }
 
@@ -39,7 +40,8 @@ impl End {
 pub(crate) struct Ends {
     all: HashMap<WaitObject, Vec<End>>,
     users: HashMap<WaitObject, BTreeSet<u32>>,
-    /// Objects that no other process held when the descriptors were read, and when that was.
+    /// Objects that no other process held when the descriptors were read, with the time of the
+    /// reading.
     checked: HashMap<WaitObject, Instant>,
 }
 
@@ -83,8 +85,8 @@ impl Ends {
         self.users.entry(object).or_default().insert(process);
     }
 
-    /// The processes that hold the end of a pipe opposite to the one that a thread of `waiter` uses,
-    /// or any end of a socket. `waiter` itself counts only if there is no other one.
+    /// The processes that hold the end of a pipe opposite to the one that a thread of `waiter`
+    /// uses, or any end of a socket. `waiter` itself counts only if no other process holds an end.
     pub(crate) fn holders(
         &self,
         object: WaitObject,

@@ -1,4 +1,4 @@
-//! Who holds a lock on a file, from `/proc/locks`.
+//! The process that holds a lock on a file, from `/proc/locks`. Used by `resolver`. Pure.
 //!
 //! ```text
 //! 1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF
@@ -6,7 +6,7 @@
 //! ```
 
 /// The process that holds the lock for which `waiter` waits. `None` if the system does not show it,
-/// as for locks of an open file.
+/// for example for locks of an open file.
 pub(crate) fn holder(locks: &str, waiter: u32) -> Option<u32> {
     let mut held = None;
     for line in locks.lines() {

@@ -1,4 +1,4 @@
-//! For whom a thread of another process waits.
+//! Finds which process a thread of another process waits for.
 //!
 //! The system shows the call in which a thread waits, with its arguments. A descriptor among them
 //! leads to an object, and the object to the processes that hold its other end. Everything is read
@@ -10,11 +10,11 @@
 //!   call            call.rs         object.rs      ends.rs, unix_sockets.rs, tcp.rs, file_locks.rs
 //! ```
 //!
-//! Used by the session's reader of observed programs, which looks at waiting threads. The README lists
-//! the modules.
+//! Used by the session's reader of observed programs, which looks at waiting threads. The README
+//! lists the modules.
 //!
-//! Invariants: nothing is changed in any process; any bytes of the system's files are accepted; the
-//! number of descriptors that are looked at is limited.
+//! Invariants: no process is changed; any bytes of the system's files are accepted; the number of
+//! descriptors that are looked at is limited.
 
 #![cfg(target_os = "linux")]
 

@@ -1,11 +1,12 @@
-//! The descriptors in the lists and sets that a call refers to in the memory of its process.
+//! The descriptors in the lists and sets that a call refers to in the memory of its process. Used
+//! by `resolver`.
 
 /// The maximum number of descriptors that are looked at.
 pub(crate) const MAX_MEMBERS: usize = 16;
 /// The number of descriptors in the sets of `select`.
 const SET_BITS: u64 = 1024;
 
-/// Reads the memory of a process: fills all of the room, or returns false.
+/// Reads the memory of a process: fills the whole slice, or returns false.
 pub type ReadMemory<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> bool;
 
 /// The descriptors in a list of `struct pollfd`.
@@ -27,7 +28,7 @@ pub(crate) fn polled(address: u64, count: u64, memory: ReadMemory<'_>) -> Vec<i3
     all.filter(|descriptor| *descriptor >= 0).collect()
 }
 
-/// The descriptors in a set of `select`, of which the first `count` bits count.
+/// The descriptors in the first `count` bits of a set of `select`.
 pub(crate) fn selected(count: u64, address: u64, memory: ReadMemory<'_>) -> Vec<i32> {
     let count = count.min(SET_BITS);
     let words = usize::try_from(count.div_ceil(64)).unwrap_or(0);

@@ -1,13 +1,13 @@
-//! The object that a descriptor of another process refers to.
+//! The object that a descriptor of another process refers to. Used by `resolver` and `ends`.
 //!
-//! Read from the links in `/proc/PID/task/TID/fd` and from the files in `fdinfo`. A library in a
-//! process may have a table of descriptors of its own, so the table of the waiting thread counts.
+//! Read from the links in `/proc/PID/task/TID/fd` and from the files in `fdinfo`. The threads of a
+//! library may have a descriptor table of their own, so the table of the waiting thread is read.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A process, or a thread of it, in `/proc`.
+/// The descriptor table of a thread, in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorTable {
     pub(crate) process: u32,
@@ -64,7 +64,8 @@ impl DescriptorTable {
         }
     }
 
-    /// The object with this name, if other descriptors can be its other end.
+    /// The object with this name, if it is of a kind that connects descriptors: a pipe, a socket or
+    /// a counter of events.
     fn with_ends(self, descriptor: i32, (link, name): (&Path, &str)) -> Option<WaitObject> {
         if let Some(object) = numbered(name) {
             return Some(object);
@@ -109,8 +110,8 @@ impl DescriptorTable {
         fs::read_to_string(self.folder("fdinfo").join(descriptor.to_string())).ok()
     }
 
-    /// The descriptors that refer to pipes and sockets, at most `most` of all descriptors are looked
-    /// at.
+    /// The descriptors that refer to pipes, sockets and counters of events. Looks at `most`
+    /// descriptors or fewer.
     pub(crate) fn numbered_objects(self, most: usize) -> Vec<(i32, WaitObject)> {
         let entries = fs::read_dir(self.folder("fd"))
             .into_iter()

@@ -1,8 +1,9 @@
-//! Finds for whom a thread waits.
+//! Finds the processes or the thread that can end a wait.
 //!
-//! Called by one thread, which looks at waiting threads. Invariants: [`MAX_LOOK_UPS`] look-ups a
-//! second are made; the descriptors of all processes, and the connections of TCP, are read for an object
-//! that is not known, each with at most a [`READ_SHARE`]th of a processor.
+//! Called by one thread, which looks at waiting threads. Invariants: at most [`MAX_LOOK_UPS`]
+//! look-ups a second are made. The descriptors of all processes and the connections of TCP are read
+//! only for an unknown object. Each uses at most 1/[`READ_SHARE`] of a processor while a reading
+//! takes less than 10 ms.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,13 +20,14 @@ use crate::unix_sockets::UnixSockets;
 
 /// The maximum number of look-ups a second.
 const MAX_LOOK_UPS: u32 = 400;
-/// The time between two readings of the descriptors of all processes, or of the tables of TCP: at least,
-/// at most, and as a multiple of the processor time of a reading.
+/// The shortest and the longest pause between two readings of the descriptors of all processes, or
+/// of the tables of TCP.
 const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// How many times longer a pause is than the processor time of the reading before it.
 const READ_SHARE: u32 = 50;
-/// How long the members of a set are taken to be the same.
+/// How long the target of a wait for a set is kept.
 const SETS_LAST: Duration = Duration::from_millis(500);
-/// The place of the owner's number behind the lock word of a mutex of glibc.
+/// The offset of the owner's number from the lock word of a mutex of glibc.
 const OWNER_AT: u64 = 8;
 
 /// A thread that waits.
@@ -34,14 +36,15 @@ struct Waiter {
     table: DescriptorTable,
 }
 
-/// Finds holders.
+/// Finds the holders of the objects that threads wait for.
 #[derive(Debug)]
 pub struct WaitResolver {
     ends: Ends,
     sockets: UnixSockets,
     tcp: TcpConnections,
     descriptors_read: ReadPause,
-    /// The tables of TCP take the system milliseconds, however few connections there are.
+    /// The pause of the tables of TCP. The system needs milliseconds for them, even if there are
+    /// few connections.
     tcp_read: ReadPause,
     second: Instant,
     look_ups: u32,
@@ -74,8 +77,8 @@ impl WaitResolver {
     }
 
     /// For whom a thread of a process waits in a call. `processes` are those whose descriptors are
-    /// looked at; `memory` reads the memory of the process. `None` if this cannot be looked up
-    /// now: too many look-ups were made.
+    /// looked at; `memory` reads the memory of the process. `None` if this cannot be looked up now,
+    /// because too many look-ups were made or the last reading was too recent.
     pub fn resolve(
         &mut self,
         (process, thread): (u32, u32),
@@ -117,8 +120,8 @@ impl WaitResolver {
         }
     }
 
-    /// The wait for a set of descriptors. A set seldom changes, and has many members: it is looked up
-    /// once in [`SETS_LAST`].
+    /// The wait for a set of descriptors. A set seldom changes and has many members, so it is
+    /// looked up once in [`SETS_LAST`].
     fn for_set(
         &mut self,
         waiter: Waiter,
@@ -246,8 +249,8 @@ impl WaitResolver {
         })
     }
 
-    /// The holders of an object. The descriptors of all processes are read if none is known, or only
-    /// the waiting process.
+    /// The holders of an object. The descriptors of all processes are read if none is known, or
+    /// only the waiting process.
     fn holders(
         &mut self,
         object: WaitObject,
@@ -281,7 +284,7 @@ impl WaitResolver {
     }
 }
 
-/// When something may be read again, which takes long.
+/// The pause before the next reading of something that takes long to read.
 #[derive(Debug)]
 struct ReadPause {
     next: Instant,
@@ -297,7 +300,7 @@ impl ReadPause {
         }
     }
 
-    /// Reads, unless that was done for the present wait. `None` if it is too early for that.
+    /// Calls `read`, unless this was done for the present wait. `None` if it is too early for that.
     fn read(&mut self, read: impl FnOnce()) -> Option<()> {
         if self.is_fresh {
             return Some(());
@@ -357,7 +360,7 @@ fn for_file_lock(process: u32) -> WaitTarget {
     WaitTarget::new(WaitKind::FileLock, holders)
 }
 
-/// The processes of several waits together.
+/// The processes of several waits, as one list.
 fn united(targets: &[WaitTarget]) -> Holders {
     let mut all = Vec::new();
     for target in targets {

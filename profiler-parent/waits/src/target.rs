@@ -1,6 +1,6 @@
 //! What a thread waits for, and who can end the wait.
 //!
-//! Made by the resolver, shown by its users.
+//! Made by `resolver`; its users show it.
 
 /// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum WaitKind {
     EventCounter,
     /// Several descriptors.
     Events,
-    /// A time.
+    /// A period of time.
     Sleep,
     /// A signal.
     Signal,
@@ -38,7 +38,7 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
-    /// Its name.
+    /// The name of the kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

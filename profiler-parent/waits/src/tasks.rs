@@ -1,7 +1,7 @@
 //! The threads and children of a process, and their numbers in its PID namespace.
 //!
-//! The arguments of a call and the words of a lock have the numbers that a process itself sees; the
-//! profiler sees those of its own namespace.
+//! Used by `resolver`. The arguments of a call and the words of a lock contain the numbers that the
+//! process itself sees; the profiler sees the numbers of its own namespace.
 
 use std::fs;
 
@@ -63,7 +63,8 @@ fn has_ended(process: u32) -> bool {
     status(process, process, "State:").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-/// Whether a process has the PID namespace of this one. If the system does not show it, it has.
+/// Whether a process has the PID namespace of this one. Also true if the system does not show the
+/// namespace.
 fn is_in_own_namespace(process: u32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/pid")).ok();
     match (namespace("self"), namespace(&process.to_string())) {

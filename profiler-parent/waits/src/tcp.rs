@@ -1,12 +1,13 @@
 //! The connections of TCP, from `/proc/net/tcp` and `/proc/net/tcp6`.
 //!
-//! The two ends of a connection on this machine are two rows with exchanged addresses.
+//! Used by `resolver`. The two ends of a connection on this machine are two rows with exchanged
+//! addresses.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 
-/// The most rows that are read of each table.
+/// The maximum number of rows that are read of each table.
 const MAX_ROWS: usize = 100_000;
 
 /// The other end of a connection.
@@ -65,7 +66,7 @@ impl TcpConnections {
     }
 }
 
-/// An address in the form in which people write it.
+/// An address in the usual notation.
 fn shown(address: &str) -> Option<String> {
     let (host, port) = address.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

@@ -1,7 +1,7 @@
 //! The peers of unix sockets, from the system's diagnosis of sockets (`sock_diag(7)`).
 //!
-//! A question and its answer are one message each, and need no right. Invariant: a look-up never
-//! waits: the system answers while it takes the question.
+//! Used by `resolver`. A question and its answer are one message each, and need no rights.
+//! Invariant: a look-up never waits, because the system answers while it takes the question.
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,7 @@ const NLM_F_REQUEST: u16 = 1;
 const AF_UNIX: u8 = 1;
 const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_PEER: u16 = 2;
-/// The bytes of the heads of an answer.
+/// The number of bytes of the heads of an answer.
 const HEADS: usize = 32;
 
 /// A channel to the system's diagnosis.
@@ -32,8 +32,8 @@ impl UnixSockets {
         }
     }
 
-    /// The inode of the socket that is connected to the one with this inode. `None` if it is no
-    /// unix socket, or not connected.
+    /// The inode of the socket that is connected to the one with this inode. `None` if it is not a
+    /// unix socket, or is not connected.
     pub(crate) fn peer(&self, inode: u64) -> Option<u64> {
         let inode = u32::try_from(inode).ok()?;
         let channel = self.channel.as_ref()?;

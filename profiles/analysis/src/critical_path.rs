@@ -1,10 +1,11 @@
-//! The critical path: the chain of what had to be done, one after the other, until an end.
+//! The critical path: the chain of work that had to be done, one part after the other, before a
+//! thread's work ended.
 //!
-//! Called by `profiler waits --path`. It is found backwards, as in critical path analysis of traces
-//! (Yang and Miller, 1988): from the end of a thread's work to the begin of the work; where the thread
-//! waits for another process, that process's thread is on the path, until it waits itself. Wake-ups
-//! are not recorded, so the path is as exact as the samples: looks at all processes are taken at almost
-//! the same time.
+//! Called by `profiler waits --path`. The path is found backwards, as in critical path analysis of
+//! traces (Yang and Miller, 1988), from the end of a thread's work to its beginning. Where the
+//! thread waits for another process, a thread of that process is on the path until it waits itself.
+//! Wake-ups are not recorded, so the path is as exact as the samples. Looks at all processes are
+//! taken at almost the same time.
 //!
 //! Invariant: the segments follow each other without gap or overlap, so their times sum to the wall
 //! time.
@@ -26,19 +27,20 @@ pub enum PathState {
     Runs,
     /// It was ready to run, and waited for a processor.
     Ready,
-    /// It waited, and for no process that the profile has: for time, a disk, another machine.
+    /// It waited for something other than a process of the profile: for time, a disk, another
+    /// machine.
     Waits,
     /// It waited for a process that waited for it. Both are on the path, and the samples do not say
     /// which.
     WaitsMutually,
-    /// The profile does not say: it has no sample.
+    /// The profile has no sample of it.
     Unknown,
 }
 
 /// A part of the path in one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PathSegment {
-    /// When.
+    /// The time of the segment.
     pub time: Interval,
     /// The name of the process.
     pub process: String,
@@ -48,7 +50,8 @@ pub struct PathSegment {
     pub thread: String,
     /// What it did.
     pub state: PathState,
-    /// In which function: the innermost one if it ran, otherwise the innermost one of the program.
+    /// The function: the innermost one if the thread ran, otherwise the innermost one of the
+    /// program.
     pub function: String,
 }
 
@@ -61,9 +64,9 @@ pub struct PathPart {
     pub pid: String,
     /// What it did.
     pub state: PathState,
-    /// In which function.
+    /// The function.
     pub function: String,
-    /// For how long, in milliseconds.
+    /// Its time on the path, in milliseconds.
     pub ms: f64,
     /// The share of the path, in percent.
     pub percent: f64,
@@ -72,7 +75,7 @@ pub struct PathPart {
 /// The critical path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CriticalPath {
-    /// From the start to the end.
+    /// The segments, from the start to the end.
     pub segments: Vec<PathSegment>,
     /// The functions, the longest first.
     pub parts: Vec<PathPart>,
@@ -87,7 +90,7 @@ pub struct PathEnd {
     pub process: ProcessIndex,
     /// The thread.
     pub thread: ThreadIndex,
-    /// The time of the path.
+    /// The range of time that the path covers.
     pub time: Interval,
 }
 
@@ -121,7 +124,7 @@ struct Walk<'t> {
     from_ns: i64,
     /// The path is known from here to its end.
     at_ns: i64,
-    /// The last segment of the path is first.
+    /// The segments so far; the last segment of the path is first.
     segments: Vec<PathSegment>,
 }
 
@@ -146,7 +149,7 @@ impl Walk<'_> {
             seen.push(next.0);
             (here, piece, state) = next;
             // A look stands for the time since the look before it. A longer wait is known to have
-            // lasted, and the other side did several things in it.
+            // lasted, and the other process may have done several things in it.
             if self.at_ns - start_ns > MAX_SHORT_NS {
                 start_ns = start_ns.max(piece.time.start_ns);
             }
@@ -155,8 +158,8 @@ impl Walk<'_> {
         here
     }
 
-    /// What a thread does right before the known part of the path. A piece that is partly a wait is two:
-    /// the thread waits first.
+    /// What a thread does right before the known part of the path. A piece that is partly a wait
+    /// counts as two pieces: the thread waits first.
     fn last_piece(&self, (process, thread): Here) -> Option<(Piece, PathState)> {
         let thread = self.timeline.thread(process, thread)?;
         let piece = *thread.piece_before(self.at_ns)?;
@@ -182,8 +185,8 @@ impl Walk<'_> {
         Some(label.whom.clone())
     }
 
-    /// The thread that could end a wait, and what it does: of the awaited processes, the one that runs,
-    /// or the main thread.
+    /// The thread that could end a wait, and what it does. Of the threads of the awaited processes,
+    /// this is one that can run, or else a main thread.
     fn releaser(&self, (waiter, _): Here, whom: &Awaited) -> Option<(Here, Piece, PathState)> {
         let threads: Vec<Here> = match whom {
             Awaited::Thread(thread) => {
@@ -218,7 +221,7 @@ impl Walk<'_> {
         (0..count).map(move |thread| (index, ThreadIndex(thread)))
     }
 
-    /// Before the first sample of a thread, the one that has started it is on the path.
+    /// Before the first sample of a thread, the thread that started it is on the path.
     fn before_its_begin(&mut self, here: Here) -> Here {
         if let Some(parent) = self.starter(here) {
             return parent;
@@ -227,8 +230,8 @@ impl Walk<'_> {
         here
     }
 
-    /// The program that the process executed before, or a thread of the process that was there before, or
-    /// the process that has started it.
+    /// The main thread of the process, or else of the program that the process executed before, or
+    /// else of the process that started it.
     fn starter(&self, (index, thread): Here) -> Option<Here> {
         let process = self.timeline.process(index)?;
         let is_there = |(index, thread): Here| {
@@ -290,7 +293,8 @@ impl Walk<'_> {
     }
 }
 
-/// The part of a piece that ends at an instant, or the nearest one. A thread waits first, then it runs.
+/// The part of a piece in which an instant is, or the nearest part. A thread waits first, then it
+/// runs.
 fn halved(piece: Piece, at_ns: i64) -> (Piece, PathState) {
     let begin = piece.begin_of_run();
     let (start_ns, end_ns, state) = if at_ns > begin && begin < piece.time.end_ns {

@@ -1,8 +1,9 @@
-//! What a profile says: for whom processes wait, what those do meanwhile, and the critical path.
+//! What a profile says: which processes wait for which, what the awaited processes do meanwhile,
+//! and the critical path.
 //!
-//! Called by `profiler waits`. A profile is read once into a [`Timeline`], which has what each thread
-//! did at each time; the analyses read it. Invariant: the times of a result sum to the time that it
-//! describes, within rounding.
+//! Called by `profiler waits`. A profile is read once into a [`Timeline`], which contains what each
+//! thread did at each time. The analyses read it. Invariant: the rows of a thread and the segments
+//! of a path sum to the time that they describe, within rounding.
 //!
 //! ```text
 //! file ──▶ profiler-reader ──▶ Timeline ──▶ wait_table, meanwhile ──▶ WaitReport

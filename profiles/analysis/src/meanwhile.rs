@@ -1,8 +1,9 @@
 //! What a process did while another one waited for it.
 //!
-//! Called by [`super::wait_table`]. If it waited itself for a process, that one's activity follows,
-//! and so on; a process that was met before is shown once. Invariant: the times of one level sum to
-//! the time of the waits, or to less if more threads of the process waited than one.
+//! Called by [`super::wait_table`]. If the process itself waited for another process, the activity
+//! of the other process follows, and so on. A process that is shown above is not shown again. The
+//! waits of one thread stand for its process; the other threads add only the time in which they
+//! ran.
 
 use std::collections::HashMap;
 
@@ -12,13 +13,13 @@ use serde::Serialize;
 use super::places::{LabelId, NameId, Places};
 use super::timeline::{Interval, Piece, ProcessIndex, TimedProcess, TimedThread, Timeline};
 
-/// The number of levels.
+/// The maximum number of levels.
 const MAX_DEPTH: usize = 6;
-/// The number of activities of a level.
+/// The maximum number of activities of a level.
 const MAX_SHOWN: usize = 5;
 /// The longest time that one look stands for. See [`during`].
 pub(crate) const MAX_SHORT_NS: i64 = 60_000_000;
-/// An activity with less than this part of the time of its level is not divided further.
+/// The part of the time of its level below which an activity is not divided further.
 const LEAST_PART: f64 = 0.05;
 
 /// What a process did.
@@ -33,7 +34,7 @@ pub enum Activity {
     Waits {
         /// The function.
         place: String,
-        /// For whom, and the kind of the wait; `None` if that is not known.
+        /// The awaited process and the kind of the wait; `None` if that is not known.
         #[serde(rename = "for")]
         whom: Option<String>,
     },
@@ -54,7 +55,7 @@ pub struct Meanwhile {
     pub ms: f64,
     /// Whether the process that it waited for is shown above.
     pub is_cycle: bool,
-    /// What the process did for which it waited.
+    /// The activities of the process that it waited for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub then: Vec<Meanwhile>,
 }
@@ -88,7 +89,7 @@ pub(crate) fn meanwhile(
     .of(whom, intervals)
 }
 
-/// The processes that one awaits, as far as the profile has them.
+/// The awaited processes that the profile has.
 pub(crate) fn awaited(timeline: &Timeline, whom: &Awaited, at_ns: i64) -> Vec<ProcessIndex> {
     let Awaited::Processes(all) = whom else {
         return Vec::new();
@@ -99,7 +100,7 @@ pub(crate) fn awaited(timeline: &Timeline, whom: &Awaited, at_ns: i64) -> Vec<Pr
 
 struct Search<'t> {
     timeline: &'t Timeline,
-    /// The processes whose waits lead here.
+    /// The processes in the chain of waits that leads here.
     above: Vec<ProcessIndex>,
 }
 
@@ -188,8 +189,8 @@ fn activity(places: &Places, key: Key) -> Activity {
     }
 }
 
-/// What a process did in some intervals. The thread that ran for the longest time in them stands for
-/// the process; of the others, only the time on the processor counts.
+/// What a process did in some intervals. The thread that ran for the longest time in them stands
+/// for the process; of the others, only the time on the processor counts.
 fn activities(process: &TimedProcess, intervals: &[Interval]) -> HashMap<Key, Times> {
     let mut found: HashMap<Key, Times> = HashMap::new();
     let Some(main) = representative(process, intervals) else {
@@ -218,8 +219,9 @@ fn activities(process: &TimedProcess, intervals: &[Interval]) -> HashMap<Key, Ti
     found
 }
 
-/// What a thread did in an interval. A short interval is that of one sample of the other side, which
-/// says what happened at its end. A long one is a wait that is known to have lasted.
+/// What a thread did in an interval. A short interval comes from one sample of the waiting thread,
+/// so only the piece nearest to its end counts. A long interval is a wait that is known to have
+/// lasted, so all pieces in it count.
 fn during(thread: &TimedThread, interval: Interval) -> Vec<(Interval, &Piece)> {
     if interval.length_ns() <= MAX_SHORT_NS {
         let near = thread.piece_near(interval.end_ns);

@@ -1,6 +1,7 @@
-//! Where a thread is: its innermost function, and the innermost function of the program itself.
+//! The place of a thread: its innermost function, and the innermost function of the program itself.
 //!
-//! A thread that waits is in a function of the C library; the caller of interest is in the program.
+//! Used by `reading`. A thread that waits is in a function of the C library; the caller of interest
+//! is in the program.
 
 use std::collections::HashMap;
 
@@ -34,7 +35,7 @@ pub struct NameId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelId(u32);
 
-/// What a stack says.
+/// The facts about a stack that the analyses need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The innermost function.
@@ -67,7 +68,7 @@ impl Places {
         self.labels.get(id.0 as usize)
     }
 
-    /// What a stack says. `None` is a sample without a stack.
+    /// The place of a stack. `None` is a sample without a stack.
     pub(crate) fn of(&mut self, tables: &Tables, node: Option<NodeId>) -> Place {
         let mut label = None;
         let mut innermost = None;

@@ -1,10 +1,10 @@
 //! Reads a profile into a [`Timeline`].
 //!
-//! Called by [`super::read_timeline`]'s users once for each file. One thread of the file is held at a
-//! time, and the pieces of all threads.
+//! The users of [`super::read_timeline`] call it once for each file. Memory holds one thread of the
+//! file at a time, and the pieces of all threads.
 //!
-//! Samples stand for whole ticks, and the rest is carried to the next sample. A sample may thus stand
-//! for more than the time since the one before it; the surplus fills a later gap.
+//! Samples stand for whole ticks, and the rest is carried to the next sample. A sample may thus
+//! stand for more than the time since the one before it; the surplus fills a later gap.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use super::timeline::{
 };
 
 /// Reads a profile, compressed or not. `marker` is the name of the markers that are kept; `names`
-/// tells whether addresses without names get those of this machine's files.
+/// tells whether addresses without names get names from the files of this machine.
 ///
 /// # Errors
 /// [`ReadError`], if the file cannot be read or is not a profile.
@@ -51,7 +51,7 @@ pub fn read_timeline(
 struct Collected {
     timeline: Timeline,
     marker: Option<String>,
-    /// The places of the stacks in the tables that threads share.
+    /// The places of the stacks in tables that threads share.
     shared: Vec<Option<Place>>,
 }
 
@@ -91,7 +91,7 @@ impl ThreadSink for Collected {
 }
 
 impl Collected {
-    /// The place of the process of a thread; a new one if it was not seen before.
+    /// The index of the process of a thread. Adds the process if it was not seen before.
     fn process(&mut self, thread: &Thread<'_>) -> usize {
         let all = &mut self.timeline.processes;
         let same = |process: &TimedProcess| {
@@ -156,7 +156,7 @@ fn pieces(
 #[derive(Default)]
 struct Pieces {
     all: Vec<Piece>,
-    /// By how much the samples so far stand for more time than their pieces have.
+    /// The time that the samples so far stand for beyond the lengths of their pieces.
     surplus_ns: i64,
 }
 
@@ -194,7 +194,7 @@ fn place(
     }
 }
 
-/// Adds which process has started which.
+/// Adds the parent of each process.
 fn add_parents(timeline: &mut Timeline, survey: &Survey) {
     let logs = survey
         .parts

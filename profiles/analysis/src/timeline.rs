@@ -1,20 +1,20 @@
 //! What each thread of each process did at each time.
 //!
-//! Filled by [`super::reading`], read by the analyses. A sample becomes a [`Piece`]: the time that it
-//! stands for, which ends when the sample was taken. The threads of all processes are looked at one
-//! right after the other, so the samples nearest to one instant tell what they did at that instant.
-//! Invariant: the pieces of a thread are in the order of their ends and do not overlap.
+//! Filled by [`super::reading`], read by the analyses. A sample becomes a [`Piece`]: the time that
+//! it stands for, which ends when the sample was taken. The threads of all processes are looked at
+//! one right after the other, so the samples nearest to an instant show what they did at that
+//! instant. Invariant: the pieces of a thread are in the order of their ends and do not overlap.
 
 use serde::Serialize;
 
 use super::places::{Place, Places};
 
-/// A range of time in nanoseconds since the start of the recording, without its end.
+/// A range of time in nanoseconds since the start of the recording. It does not contain its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Interval {
     /// The first instant.
     pub start_ns: i64,
-    /// The first instant behind it.
+    /// The first instant after it.
     pub end_ns: i64,
 }
 
@@ -38,20 +38,20 @@ impl Interval {
 /// The time that a sample stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// When. It ends when the sample was taken.
+    /// The range of time. It ends when the sample was taken.
     pub time: Interval,
-    /// The time that the sample stands for. Its sum over a thread is exact, and so is that of the
-    /// lengths of `time`; of one sample they may differ, as samples stand for whole ticks.
+    /// The time that the sample stands for. It may differ from the length of `time`, because
+    /// samples stand for whole ticks. Over a thread, the sums of both are exact.
     pub weight_ns: i64,
     /// How long the thread ran in this time; at most all of it.
     pub running_ns: i64,
-    /// Where it was.
+    /// The place of the thread.
     pub place: Place,
 }
 
 impl Piece {
-    /// Whether a thread that did not run all the time could have run: it waited for a processor. A sample
-    /// of a wait has no processor time.
+    /// Whether the thread was ready to run in the time in which it did not run: it waited for a
+    /// processor. A sample of another wait has no processor time.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.running_ns > 0
@@ -71,7 +71,7 @@ impl Piece {
         self.time.end_ns - ran.clamp(0, self.time.length_ns())
     }
 
-    /// How far an instant is from that of the sample.
+    /// The distance of an instant from the instant of the sample.
     #[must_use]
     pub const fn distance(&self, at_ns: i64) -> u64 {
         self.time.end_ns.abs_diff(at_ns)
@@ -90,21 +90,21 @@ impl Piece {
     }
 }
 
-/// A sample that is farther from an instant says nothing about it.
+/// The distance from an instant beyond which a sample says nothing about it.
 const MAX_DISTANCE: u64 = 100_000_000;
 
-/// The place of a process in [`Timeline::processes`].
+/// The index of a process in [`Timeline::processes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessIndex(pub usize);
 
-/// The place of a thread in [`TimedProcess::threads`].
+/// The index of a thread in [`TimedProcess::threads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadIndex(pub usize);
 
 /// A marker that is an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerInterval {
-    /// When.
+    /// The range of time.
     pub time: Interval,
     /// The thread that has added it.
     pub thread: ThreadIndex,
@@ -215,19 +215,19 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The process with this place.
+    /// The process with this index.
     #[must_use]
     pub fn process(&self, index: ProcessIndex) -> Option<&TimedProcess> {
         self.processes.get(index.0)
     }
 
-    /// The thread with this place.
+    /// The thread with this index.
     #[must_use]
     pub fn thread(&self, process: ProcessIndex, thread: ThreadIndex) -> Option<&TimedThread> {
         self.process(process)?.threads.get(thread.0)
     }
 
-    /// All processes with their places.
+    /// All processes with their indices.
     pub fn indexed(&self) -> impl Iterator<Item = (ProcessIndex, &TimedProcess)> {
         let all = self.processes.iter().enumerate();
         all.map(|(index, process)| (ProcessIndex(index), process))

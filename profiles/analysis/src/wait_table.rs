@@ -1,4 +1,4 @@
-//! For whom each thread of each process waits, and for how long.
+//! Which processes each thread of each process waits for, and how long.
 //!
 //! Called by `profiler waits`. Invariant: the times of a thread's rows sum to the time in which it
 //! waited.
@@ -12,7 +12,7 @@ use super::meanwhile::{Meanwhile, meanwhile};
 use super::places::{LabelId, NameId};
 use super::timeline::{Interval, ProcessIndex, TimedThread, Timeline};
 
-/// A wait with less than this part of its thread's life is not followed to the other side.
+/// The part of its thread's life below which a wait is not followed to the awaited process.
 const LEAST_PART: f64 = 0.01;
 /// The kind of a wait for a processor.
 pub const PROCESSOR: &str = "processor";
@@ -48,22 +48,23 @@ pub struct ThreadWaits {
 pub struct WaitRow {
     /// The innermost function of the program.
     pub place: String,
-    /// The kind of the wait, such as `pipe`; `processor` for a thread that is ready to run; the innermost
-    /// function if the kind is not known.
+    /// The kind of the wait, such as `pipe`; `processor` for a thread that is ready to run; the
+    /// innermost function if the kind is not known.
     pub kind: String,
-    /// For whom; `None` if that is not known.
+    /// The awaited process; `None` if that is not known.
     #[serde(rename = "for")]
     pub whom: Option<String>,
-    /// For how long, in milliseconds.
+    /// The time of the waits, in milliseconds.
     pub ms: f64,
     /// The share of the thread's life, in percent.
     pub percent: f64,
-    /// What the other side did in this time.
+    /// What the awaited process did in this time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub meanwhile: Vec<Meanwhile>,
 }
 
-/// The waits at one place. Those with a label have the same one; the others are in the same function.
+/// The key by which waits are summed: the function of the program, and the label or, without a
+/// label, the innermost function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Key {
     Known(NameId, LabelId),

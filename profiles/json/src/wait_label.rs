@@ -1,7 +1,7 @@
-//! For whom a thread waits, as the name of a frame: `waiting for worker 3 [1234] (pipe)`.
+//! The name of a frame that shows for whom a thread waits: `waiting for worker 3 [1234] (pipe)`.
 //!
-//! Written by the session for threads that wait, read by analyses of profiles. The number in brackets
-//! is the one that the system has given to the process.
+//! The session writes it for threads that wait, and analyses of profiles read it. The number in
+//! brackets is the number that the system has given to the process.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const ITSELF: &str = "itself";
 const NOT_RECORDED: &str = "another process, which is not recorded";
 const THREAD: &str = "its thread ";
 
-/// For whom a thread waits, and by what.
+/// For whom a thread waits, and the kind of the wait.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitLabel {
     /// Who can end the wait.
@@ -21,7 +21,7 @@ pub struct WaitLabel {
     pub kind: String,
 }
 
-/// A process or a thread, as a wait names it.
+/// A process or a thread, with its name and its number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Numbered {
     /// Its name. In a label, brackets are replaced with parentheses.
@@ -35,11 +35,11 @@ pub struct Numbered {
 pub enum Awaited {
     /// One of these processes; not empty.
     Processes(Vec<Numbered>),
-    /// One of so many processes, which are not named.
+    /// One of this number of processes, which are not named.
     OneOf(u32),
     /// Another thread of the same process.
     Thread(Numbered),
-    /// Another thread of the same process, which is not known.
+    /// An unknown thread of the same process.
     Itself,
     /// A process on another machine, by its address.
     Address(String),

@@ -1,14 +1,14 @@
-//! Finds the processes below the recorded program that do not record. The session observes them from
-//! outside, or names them in the profile.
+//! Finds the processes below the recorded program that do not record. The session observes them
+//! from outside or names them in the profile.
 //!
-//! The preloaded library is in no process that is statically linked, uses another C library, is made
-//! for another processor, has other rights, or lost its environment. Nothing tells the command about
-//! such a process, so a thread looks at the tree of processes in `/proc` from time to time. A look
-//! costs some microseconds per thread of the tree; the thread waits [`COST_FACTOR`] times the processor
-//! time of the last look, but at most [`LONGEST_PAUSE`], so it uses a hundredth of a processor as long
-//! as a look takes less than 100 ms. A process that no look has seen is missing, and so is
-//! one that only one look has seen, unless its file tells the reason. The program itself never is:
-//! its file is examined, whether it still runs or not.
+//! The preloaded library is in no process that is statically linked, uses another C library, is
+//! made for another processor, has other rights, or lost its environment. Nothing tells the command
+//! about such a process, so a thread looks at the tree of processes in `/proc` from time to time. A
+//! look costs some microseconds per thread of the tree. The looking thread waits [`COST_FACTOR`]
+//! times the processor time of the last look, but at most [`LONGEST_PAUSE`], so it uses a hundredth
+//! of a processor as long as a look takes less than 100 ms. A process that no look has seen is
+//! missing, and so is one that only one look has seen, unless its file tells the reason. The
+//! program itself never is: its file is examined, whether it still runs or not.
 
 mod elf;
 mod proc;
@@ -245,7 +245,8 @@ impl Watcher<'_> {
     }
 }
 
-/// The processor time of the calling thread: a busy machine does not make looks rare.
+/// The processor time of the calling thread. It does not grow while the machine is busy, so looks
+/// do not become rare.
 fn used_by_this_thread() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(used).unwrap_or_default()

@@ -56,8 +56,8 @@ pub(super) struct Stat {
     pub(super) parent: u32,
     /// When it began. Distinguishes the processes that get the same number one after the other.
     pub(super) began: u64,
-    /// Where the system has placed its program and its first stack: other addresses whenever the
-    /// process executes a program. 0 if the system does not tell.
+    /// The addresses at which the system has placed its program and its first stack. They change
+    /// when the process executes a program. 0 if the system does not show them.
     pub(super) image: (u64, u64),
     /// The processor time that it has used, in ticks of the system.
     pub(super) used: u64,

@@ -26,7 +26,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Whether the program certainly makes no file.
+    /// Whether the reason makes it certain that the program makes no file.
     pub(super) const fn is_certain(self) -> bool {
         matches!(
             self,

@@ -13,13 +13,13 @@ use super::reason::Reason;
 
 /// The most programs that are kept.
 const MAX: usize = 4096;
-/// A process must be seen for this time before it is reported: a program makes its file, and one that
-/// contains the profiler joins, in a shorter time.
+/// The time for which a process must be seen before it is reported. In a shorter time, a program
+/// makes its file, and a program that contains the profiler joins.
 const SEEN_FOR: Duration = Duration::from_millis(60);
 /// The same for a process that certainly makes no file. It may contain the profiler.
 const SEEN_FOR_IF_CERTAIN: Duration = Duration::from_millis(20);
-/// The same for a process of which no reason is known, or only that it was forked: it may be recorded
-/// by another session, which tells that soon, and a forked process usually executes another program.
+/// The same for a process without a known reason, and for a forked process. Another session may
+/// record the process and reports that soon, and a forked process usually executes another program.
 const SEEN_FOR_IF_SILENT: Duration = Duration::from_millis(200);
 
 /// A process that does not record, for the session.
@@ -38,7 +38,8 @@ pub(super) struct Program {
     /// When the process began. The number alone may be that of an earlier process.
     pub(super) began: u64,
     pub(super) path: Option<PathBuf>,
-    /// Where its code and its first stack are. A process may execute the same program again.
+    /// The addresses of its code and its first stack. They distinguish two executions of one
+    /// program.
     pub(super) image: (u64, u64),
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Wait {
     /// The system call; -1 if there is none, that is, for a page fault.
     pub(crate) call: i64,
     /// Its first three arguments. Only the first one distinguishes waits: it is a descriptor, a
-    /// process or the address of a lock. Others may be the addresses of buffers.
+    /// process or the address of a lock. The others may be addresses of buffers.
     pub(crate) arguments: [u64; 3],
     /// Whether its fourth argument is not 0; for a wait on a futex that is the timeout.
     pub(crate) has_fourth: bool,

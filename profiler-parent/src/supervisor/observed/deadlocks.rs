@@ -1,10 +1,12 @@
 //! Finds deadlocks among the threads of observed programs while they run.
 //!
-//! Used by the reader's thread. Each look notes what a waiting thread waits for. A thread that has not
-//! run since is not looked at again, so a note that is old may be of a wait that stands. Threads that
-//! seem to be stuck are checked twice, some time apart: none of them may have run in between.
+//! Used by the reader's thread. Each look notes what a waiting thread waits for. A look skips a
+//! thread that has not run since the look before, so an old note may describe a wait that still
+//! lasts. Threads that seem to be stuck are checked twice, some time apart, and none of them may
+//! have run in between.
 //!
-//! Invariant: without two old waits for processes that wait themselves, a check reads nothing.
+//! Invariant: a check reads nothing from the system unless the noted waits alone could be a
+//! deadlock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +16,7 @@ use profiler_waits::{Blocker, ThreadKey, cycle, stuck_threads};
 
 use super::reader_commands::now;
 
-/// How long a wait must have stood.
+/// The time for which a wait must have lasted.
 const STANDS: Duration = Duration::from_secs(2);
 /// The time between two checks.
 const CHECK: Duration = Duration::from_secs(1);
@@ -54,8 +56,8 @@ impl DeadlockWatch {
         }
     }
 
-    /// Notes what a thread waits for. `None` if something else than a process or a thread may end the
-    /// wait.
+    /// Notes what a thread waits for. `wait` is `None` if something other than a process or a
+    /// thread may end the wait.
     pub(super) fn note(&mut self, key: ThreadKey, wait: Option<(Blocker, String)>) {
         let Some((blocker, label)) = wait else {
             self.noted.remove(&key);
@@ -103,8 +105,8 @@ impl DeadlockWatch {
         Some(found.collect())
     }
 
-    /// The threads that are stuck. The lists of threads are only read if there are any that would be
-    /// stuck without other threads.
+    /// The threads that are stuck. The lists of threads are read only if threads would be stuck if
+    /// no other threads existed.
     fn stuck(&self, waits: &BTreeMap<ThreadKey, Blocker>) -> BTreeSet<ThreadKey> {
         let noted = |process: u32| {
             let first = ThreadKey { process, thread: 0 };
@@ -142,7 +144,7 @@ fn threads(process: u32) -> Vec<u32> {
     entries.filter_map(number).collect()
 }
 
-/// How often a thread has run. `None` if it has ended.
+/// The number of times that a thread has run. `None` if it has ended.
 fn runs(key: ThreadKey) -> Option<u64> {
     let ThreadKey { process, thread } = key;
     let path = format!("/proc/{process}/task/{thread}/schedstat");

@@ -13,7 +13,7 @@
 //!                                  supervisor ◀── exit watcher (pidfd)
 //! ```
 //!
-//! A process without a file is observed from outside (`outside`), if the application asks for that:
+//! If the application asks for it, a process without a file is observed from outside (`outside`):
 //! the system takes its samples, and the same thread reads them.
 //!
 //! Invariants: a program costs the session no message and no thread; the reader trusts nothing in a
@@ -190,7 +190,7 @@ impl ObservedService {
         })
     }
 
-    /// Observes a process from outside that has no file, or lists it as not profiled. False if the
+    /// Observes a process without a file from outside, or lists it as not profiled. False if the
     /// reader has ended.
     pub(super) fn observe_outside(&self, process: UnprofiledProcess) -> bool {
         let command = ReaderCommand::ObserveOutside(process);

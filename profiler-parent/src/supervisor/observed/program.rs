@@ -174,8 +174,8 @@ impl ObservedProgram {
         self.file.is_outside()
     }
 
-    /// Ends its observation from outside, if it has not ended. The clock of its process has shown
-    /// `clock_ns`.
+    /// Ends its observation from outside, unless that has ended. `clock_ns` is the last time that
+    /// the clock of its process has shown.
     pub(super) fn end_outside(&mut self, ending: Ending, clock_ns: Option<u64>) {
         self.file.end(ending, clock_ns);
     }
@@ -188,7 +188,7 @@ impl ObservedProgram {
         }
         let header = self.file.header();
         let has_stored = header.is_ok_and(|header| header.ending == Ending::Exec as u32);
-        // A process may also only have changed what the system shows of its memory.
+        // The process may have changed only what the system shows of its memory.
         let has_gone = || !self.file.is_mapped_by(self.pid);
         has_stored || self.threads.is_replaced() && *self.has_gone.get_or_init(has_gone)
     }

@@ -1,7 +1,7 @@
-//! Where the samples of a program come from: the file that its process has made, or the system, for
-//! a process without a file.
+//! The source of the samples of a program: the file that its process has made, or the system, for a
+//! process without a file.
 //!
-//! Used by `program`, for which both are the same.
+//! Used by `program`, which reads both in the same way.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) enum ProgramFile {
 }
 
 impl ProgramFile {
-    /// What the process says, or what is known of it.
+    /// The header of the file, or the same facts about a process without a file.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -46,7 +46,7 @@ impl ProgramFile {
         }
     }
 
-    /// How many times 16 pages the file has been granted.
+    /// The number of pages that the file has been granted, in units of 16.
     pub(super) const fn granted(&self) -> u8 {
         match self {
             Self::Own(_, file) => file.granted(),
@@ -75,8 +75,8 @@ impl ProgramFile {
         }
     }
 
-    /// Whether the process maps its file, or may do so. A process without a file maps nothing, so it
-    /// executes another program if it seems to.
+    /// Whether the process maps its file, or may do so. The answer for a process without a file is
+    /// false, so it has executed another program if its addresses have changed.
     pub(super) fn is_mapped_by(&self, pid: ProcessId) -> bool {
         match self {
             Self::Own(path, _) => {
@@ -92,8 +92,9 @@ impl ProgramFile {
         matches!(self, Self::Outside(_))
     }
 
-    /// Ends the observation of a process without a file, if it has not ended. The last time that was
-    /// read from the clock of the process is `clock_ns`. A process with a file has stored its end.
+    /// Ends the observation of a process without a file, unless it has ended. `clock_ns` is the
+    /// last time that was read from the clock of the process. A process with a file has stored its
+    /// end itself.
     pub(super) fn end(&mut self, ending: Ending, clock_ns: Option<u64>) {
         if let Self::Outside(process) = self {
             process.end(ending, clock_ns);

@@ -47,8 +47,7 @@ pub(crate) enum ReaderCommand {
         /// The process.
         pid: ProcessId,
     },
-    /// This process has no file, for the reason that is given. It is to be observed from outside, or
-    /// listed with the reason.
+    /// Observe this process, which has no file, from outside, or list it with the given reason.
     ObserveOutside(UnprofiledProcess),
     /// All programs that have begun until now are to be met, and their samples read. The sender
     /// gets the number of programs that could not be met.

@@ -22,9 +22,9 @@ const MAX_ENTRIES: usize = 1 << 16;
 /// The end of a program that its process has replaced.
 #[derive(Clone, Copy, Debug)]
 struct ProgramEnd {
-    /// The processor time of the process then.
+    /// The processor time of the process at that end.
     cpu_ns: u64,
-    /// When it was noted.
+    /// The time at which the end was noted.
     noted: Timestamp,
 }
 
@@ -61,8 +61,8 @@ impl ReplacedPrograms {
         }
     }
 
-    /// The same for a program that is met later, of a process that began at `began`: the end of the
-    /// program before it, if there was one.
+    /// The same for a program that is met later, in a process that began at `began`. Returns the
+    /// end of the program before it, if there was one.
     pub(super) fn begin_late(
         &mut self,
         pid: ProcessId,

@@ -1,8 +1,8 @@
-//! For whom the threads of observed programs wait, in words: the names of labels.
+//! The names of the labels that show for whom the threads of observed programs wait.
 //!
-//! Used by the reader's thread in each look. `profiler-waits` finds the processes; here they get the
-//! names that they have in the session. Invariant: a wait that no other process or thread can end has
-//! no name: the function in which it waits says what it is.
+//! Used by the reader's thread in each look. `profiler-waits` finds the processes; this module
+//! gives them the names that they have in the session. Invariant: a wait that no other process or
+//! thread can end has no label, because the function in which the thread waits describes it.
 
 use std::sync::Arc;
 

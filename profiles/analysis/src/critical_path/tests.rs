@@ -121,7 +121,7 @@ fn the_path_leads_through_the_process_that_is_waited_for() {
 
 #[test]
 fn work_beside_the_path_is_not_on_it() {
-    // Process 2 computes from the beginning; what process 1 does until 30 makes nothing later.
+    // Process 2 computes from the beginning; the work of process 1 until 30 delays nothing.
     let timeline = timeline(&[
         &[(30, true, "other", None), (60, false, "collect", Some(2))],
         &[(60, true, "compute", None)],

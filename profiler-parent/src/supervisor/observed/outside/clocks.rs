@@ -1,18 +1,19 @@
 //! The processor time of a thread at each of its samples.
 //!
 //! Used for processes that are observed from outside. A sample of the system has no processor time,
-//! but the thread's clock can be read later. Between two samples lies at least one interval of
-//! processor time; what the clock shows beyond that lies where the samples are further apart: the
-//! system may take no samples while it works for the thread, or may have lost some. Pure.
+//! but the thread's clock can be read later. Two samples are at least one interval of processor
+//! time apart. The rest of the time that the clock shows is divided among the longer gaps between
+//! samples, because the system may take no samples while it works for the thread, or may have lost
+//! some. Pure.
 //!
-//! Invariants: the times rise; none is beyond what the clock shows.
+//! Invariants: the times rise; none exceeds the time that the clock shows.
 
 /// What is known of a thread at its last sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct KnownTime {
     /// Its processor time, in nanoseconds.
     pub(super) cpu_ns: u64,
-    /// When that was, on the clock of the samples. `None` before its first sample.
+    /// The time of that sample, on the clock of the samples. `None` before the first sample.
     pub(super) at_ns: Option<u64>,
 }
 
@@ -87,7 +88,7 @@ mod tests {
         times(&mut known, &[1], Some(1));
         // 6 ms in the system, between the second and the third sample.
         assert_eq!(times(&mut known, &[2, 9, 10], Some(10)), [2, 9, 10]);
-        // It has waited most of the time.
+        // The thread has waited most of the time.
         assert_eq!(times(&mut known, &[50, 51], Some(12)), [11, 12]);
     }
 

@@ -1,9 +1,9 @@
-//! A process that is observed from outside: it has no file, because the preloaded library did not
-//! get into it.
+//! A process that is observed from outside. It has no file, because it did not load the library.
 //!
-//! Used by `program_file`, in place of the process's own file, by the reader's thread. The system
-//! takes the samples (`profiler-perf-events`), where it permits that; otherwise there are none, and
-//! looks at the threads record their processor time and their waits, as for other programs.
+//! Used by `program_file` in place of the process's own file, on the reader's thread. The system
+//! takes the samples (`profiler-perf-events`) where it permits that. Otherwise there are no
+//! samples, and looks at the threads record their processor time and their waits, as for other
+//! programs.
 //!
 //! Invariants: nothing in the process changes; each thread's time before its first sample is
 //! recorded without a stack; nothing is recorded of a program that the process executes later.
@@ -27,7 +27,7 @@ use samples::{QueuedSample, SampleQueue};
 
 /// In [`SampleHead::flags`] of a sample from outside: it has no stack, only processor time.
 pub(super) const TIME_ONLY: u32 = 1 << 31;
-/// The rows of threads other than the main thread.
+/// The number of rows of threads other than the main thread.
 const ROWS: u32 = MAX_ROWS as u32 - 1;
 
 /// A thread that has samples.
@@ -50,9 +50,9 @@ pub(super) struct OutsideProcess {
     converter: TimeConverter,
     queue: SampleQueue,
     threads: BTreeMap<u32, OutsideThread>,
-    /// The rows that were given to threads so far.
+    /// The number of rows that were given to threads so far.
     rows: u32,
-    /// The time of threads before their first samples, to be recorded.
+    /// The times of threads before their first samples, which are not recorded yet.
     earlier: Vec<SampleHead>,
     header: ObservedHeader,
 }
@@ -114,7 +114,7 @@ impl OutsideProcess {
         }
     }
 
-    /// What the file of the process would say.
+    /// The header that a file of the process would have.
     pub(super) const fn header(&self) -> ObservedHeader {
         self.header
     }
@@ -217,7 +217,8 @@ impl OutsideProcess {
         });
     }
 
-    /// Gives a row to a thread. The rows are used again from the first one on if all have been used.
+    /// Gives a row to a thread. The rows are used again from the first one on if all have been
+    /// used.
     fn add_thread(&mut self, tid: u32, cpu_ns: u64) {
         if self.threads.len() >= MAX_ROWS {
             self.threads.clear();
@@ -236,20 +237,21 @@ impl OutsideProcess {
         self.threads.insert(tid, thread);
     }
 
-    /// The processor time of the process at the end of the observation, if that has ended.
+    /// The processor time of the process at the end of the observation, if the observation has
+    /// ended.
     fn ended_cpu_ns(&self) -> Option<u64> {
         let has_ended = self.header.ending != Ending::None as u32;
         has_ended.then_some(self.header.ended_cpu_ns)
     }
 
-    /// The processor time of the process, which has used at least `known_ns` by its clock. The clock
-    /// of a process that has ended shows nothing; its events do.
+    /// The processor time of the process, which is at least `known_ns`. The clock of a process that
+    /// has ended cannot be read; its events have the time.
     fn cpu_ns(&self, known_ns: u64) -> u64 {
         let counted = self.events.as_ref().map_or(0, ProcessEvents::cpu_ns);
         known_ns.max(self.opened_cpu_ns.saturating_add(counted))
     }
 
-    /// Notes that the process has executed another program, which may have run since.
+    /// Notes that the process has executed another program, which may have run since then.
     fn executed(&mut self, at_ns: u64, now: &SampleClock) {
         if self.header.ending == Ending::None as u32 {
             let since = now.monotonic_ns.saturating_sub(at_ns);
@@ -260,7 +262,7 @@ impl OutsideProcess {
         }
     }
 
-    /// Ends the observation, because of the end of the process or for another reason.
+    /// Ends the observation, because the process has ended or for another reason.
     pub(super) fn end(&mut self, ending: Ending, known_ns: Option<u64>) {
         if self.header.ending == Ending::None as u32 {
             self.header.ending = ending as u32;

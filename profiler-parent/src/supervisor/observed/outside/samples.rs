@@ -1,10 +1,10 @@
 //! The samples that the system takes of all processes that are observed from outside.
 //!
-//! Shared by these processes; used by the reader's thread. All of them write into the same rings,
-//! because the memory of rings is limited for each user. Reading the rings sorts the records by
-//! process. The rings are made for the first process that needs them; if the system refuses them,
-//! it is not asked again. Invariants: the samples that wait for their process are bounded, and what
-//! does not fit is counted; records of other processes are left out.
+//! Shared by these processes; used by the reader's thread. The system writes the samples of all
+//! processes into the same rings, because the memory of rings is limited for each user. Reading the
+//! rings sorts the records by process. The rings are made for the first process that needs them; if
+//! the system refuses them, it is not asked again. Invariants: the samples that wait for their
+//! process are bounded, and what does not fit is counted; records of other processes are left out.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,13 +15,13 @@ use profiler_perf_events::{
 };
 use rustix::process::{Resource, getrlimit};
 
-/// The bytes of a stack that a sample has at most.
+/// The maximum number of bytes of the stack in a sample.
 const STACK_BYTES: u32 = 16 << 10;
-/// The most events of all processes. Each takes a descriptor of this process.
+/// The maximum number of events of all processes. Each takes a descriptor of this process.
 const MAX_EVENTS: u64 = 8192;
 /// Events take at most this part of the descriptors that this process may have.
 const SHARE_OF_DESCRIPTORS: u64 = 4;
-/// The most bytes of stacks that wait for their process.
+/// The maximum number of bytes of stacks that wait for their process.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// A sample that was read.
@@ -35,12 +35,12 @@ pub(super) struct QueuedSample {
     pub(super) is_cut: bool,
 }
 
-/// The samples of one process that it has not taken yet.
+/// The samples of one process that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct SampleQueue {
     pub(super) samples: Vec<QueuedSample>,
     pub(super) stacks: Vec<u8>,
-    /// The samples that found no room.
+    /// The number of samples that found no room.
     pub(super) lost: u64,
     /// When the process has executed another program.
     pub(super) executed_ns: Option<u64>,
@@ -104,7 +104,7 @@ impl SystemSamples {
             interval_ns,
             stack_bytes: STACK_BYTES,
         };
-        // What an earlier process with this number has left in the rings.
+        // Removes the records of an earlier process with this number from the rings.
         shared.read();
         let events = ProcessEvents::open(pid, shared.rings()?, sampling)?;
         shared.queues.insert(pid, SampleQueue::default());
@@ -156,7 +156,7 @@ impl SharedRings {
     }
 }
 
-/// The most events that this process may have.
+/// The maximum number of events that this process may have.
 fn most_events() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current;
     let share = descriptors.map_or(MAX_EVENTS, |all| all / SHARE_OF_DESCRIPTORS);

@@ -150,7 +150,7 @@ impl ObservedReader {
             }
         };
         let base_ns = self.replaced.begin(arrival.pid, header.began_cpu_ns);
-        // What was recorded from outside is not recorded again.
+        // The time that was recorded from outside is not recorded again.
         let base_ns = base_ns.max(outside.unwrap_or(0));
         let loaded = loaded_files(&text, arrival.pid, header);
         let file = ProgramFile::Own(path, Box::new(file));

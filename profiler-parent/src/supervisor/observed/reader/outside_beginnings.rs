@@ -1,9 +1,9 @@
 //! The beginning and the end of the observation of a process from outside.
 //!
 //! Part of the [`ObservedReader`]. The application has found a process below its program that has
-//! made no file, and knows why. The process may make one all the same, record itself, or be listed
-//! already: then it is left alone. If its file or its own recorder appears later, the observation
-//! from outside ends there.
+//! made no file, and knows why. The process is not observed from outside if it has made a file in
+//! the meantime, records itself or is already listed. If its file or its own recorder appears
+//! later, the observation from outside ends at that moment.
 
 use std::ffi::OsString;
 
@@ -40,7 +40,7 @@ impl ObservedReader {
     /// Observes a process from outside. Lists it with the reason if that is not possible.
     fn observe_outside(&mut self, process: UnprofiledProcess) {
         let Some(facts) = facts_of(process.pid) else {
-            // Its file may be among those that are not read.
+            // Its file may be among the unread ones.
             self.looks_left = LOOKS;
             self.look_for_files();
             return self.list_unprofiled(process, None);
@@ -63,13 +63,13 @@ impl ObservedReader {
         }
     }
 
-    /// Whether a file in the directory is not read that may be that of the process.
+    /// Whether the directory has an unread file that may be that of the process.
     fn has_unread_file(&self, pid: ProcessId) -> bool {
         let begins = format!("{:016x}.", pid.get());
         let names = self.directory.names().unwrap_or_default();
         let is_its_own = |name: &OsString| name.as_encoded_bytes().starts_with(begins.as_bytes());
         let mut own = names.iter().filter(|name| is_its_own(name));
-        // A file that is not finished may be one in reserve, for a child.
+        // An unfinished file may be one that is kept in reserve for a child.
         let is_finished =
             |name: &OsString| ObservedFile::open(&self.directory.path().join(name)).is_ok();
         own.any(|name| self.is_new(name) && is_finished(name))
@@ -111,7 +111,8 @@ impl ObservedReader {
         let header = ObservedHeader {
             pid: pid.get(),
             began: began.raw(),
-            // Not a fork that executes another program soon: it was met because it stays.
+            // Not 0, which stands for a forked process that soon executes another program. This
+            // process has run for some time.
             began_cpu_ns: base_ns.max(1),
             ..ObservedHeader::default()
         };
@@ -164,12 +165,12 @@ impl ObservedReader {
         let start = facts.map_or(ProcessStart::new(0), |facts| facts.start);
         let processes = &self.context.processes;
         if processes.list_unprofiled(key, process, start) {
-            processes.note_empty(key); // the latest such processes are listed, the others counted
+            processes.note_empty(key); // lists the latest such processes, and counts the others
         }
     }
 
-    /// Ends the observation of a process from outside, if there is one: its file has appeared, or a
-    /// recorder of its own. Returns the processor time of the process up to which it is recorded.
+    /// Ends the observation of a process from outside, if there is one, because its file or its own
+    /// recorder has appeared. Returns the processor time of the process up to which it is recorded.
     pub(super) fn end_outside(&mut self, pid: ProcessId, ending: Ending) -> Option<u64> {
         let is_it = |reading: &Reading| reading.program.pid == pid && reading.program.is_outside();
         let mut programs = self.programs.iter_mut();
