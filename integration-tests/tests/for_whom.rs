@@ -148,9 +148,24 @@ fn a_deadlock_is_reported_while_the_program_runs_and_in_the_profile() -> anyhow:
 #[test]
 fn processes_that_wait_for_one_that_works_are_no_deadlock() -> anyhow::Result<()> {
     own_process!();
-    // Each wait is longer than the time after which a deadlock is reported.
-    let run = KnownRun::of_holders(3500, 1)?;
-    let info = tools::run(&["info", &run.profile()?])?.out;
+    let place = Workplace::new()?;
+    let mut command = Command::new(tools::profiler()?);
+    // The shell waits for both, and `cat` for `sleep`, for longer than it takes to report a deadlock.
+    command.args([
+        "record",
+        "-o",
+        "out.json",
+        "--",
+        "sh",
+        "-c",
+        "sleep 6 | cat; true",
+    ]);
+    command.current_dir(place.path()).stdin(Stdio::null());
+    let recorded = place.recorded(command.env("XDG_CACHE_HOME", tools::cache()?).output()?);
+    ensure!(recorded.output.status.success(), "{}", recorded.said());
+    ensure!(!recorded.said().contains("deadlock"), "{}", recorded.said());
+    let profile = place.path().join("out.json");
+    let info = tools::run(&["info", profile.to_str().context("a path")?])?.out;
     ensure!(!info.contains("deadlock"), "{info}");
     Ok(())
 }

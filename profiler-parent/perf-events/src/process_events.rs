@@ -15,9 +15,6 @@ use std::sync::Arc;
 use crate::event::{Event, EventError, EventKind, Sampling};
 use crate::ring::{EventBudget, Rings};
 
-/// How many times the list of threads is read at the beginning, because a thread may start others
-/// while the events are opened.
-const MAX_LISTS: u32 = 8;
 /// The kinds of events, the best first.
 const KINDS: [EventKind; 4] = [
     EventKind {
@@ -73,6 +70,8 @@ impl ProcessEvents {
     /// If no thread gets events.
     pub fn open(pid: u32, rings: &Rings, sampling: Sampling) -> Result<Self, EventError> {
         let mut refusal = EventError::Unsupported;
+        // A thread that is started after the events of its creator are opened inherits them.
+        let present = threads_of(pid);
         for kind in KINDS {
             match ThreadEvents::open(pid, rings, (sampling, kind)) {
                 Ok(main) => {
@@ -85,7 +84,7 @@ impl ProcessEvents {
                         refused: 0,
                         budget: Arc::clone(rings.budget()),
                     };
-                    events.add_all(rings);
+                    events.add_new(rings, &present);
                     return Ok(events);
                 }
                 Err(error @ (EventError::Ended | EventError::Exhausted)) => return Err(error),
@@ -97,24 +96,13 @@ impl ProcessEvents {
         Err(refusal)
     }
 
-    /// Opens events for the threads that exist, until a list has no new ones.
-    fn add_all(&mut self, rings: &Rings) {
-        for _ in 0..MAX_LISTS {
-            if !self.add_new(rings) {
-                return;
-            }
-        }
-    }
-
-    /// Opens events for threads that have none. Returns whether there were any.
-    fn add_new(&mut self, rings: &Rings) -> bool {
-        let mut has_new = false;
-        for thread in threads_of(self.pid) {
-            if self.threads.contains_key(&thread) {
+    /// Opens events for threads that have none.
+    fn add_new(&mut self, rings: &Rings, present: &[u32]) {
+        for thread in present {
+            if self.threads.contains_key(thread) {
                 continue;
             }
-            let opened = ThreadEvents::open(thread, rings, (self.sampling, self.kind));
-            has_new = true;
+            let opened = ThreadEvents::open(*thread, rings, (self.sampling, self.kind));
             let events = opened.unwrap_or_else(|error| {
                 self.refused += u64::from(error != EventError::Ended);
                 ThreadEvents {
@@ -122,9 +110,8 @@ impl ProcessEvents {
                     budget: Arc::clone(&self.budget),
                 }
             });
-            self.threads.insert(thread, events);
+            self.threads.insert(*thread, events);
         }
-        has_new
     }
 
     /// Opens events for new threads, and closes those of threads that have ended, if threads do not
@@ -140,7 +127,7 @@ impl ProcessEvents {
         for (_, events) in ended {
             self.closed_ns = self.closed_ns.saturating_add(events.count_ns());
         }
-        self.add_new(rings);
+        self.add_new(rings, &present);
     }
 
     /// The processor time of the process since its events were opened, in nanoseconds. Complete
@@ -291,10 +278,11 @@ mod tests {
         let mut child = busy();
         let refused = ProcessEvents::open(child.id(), &rings, SAMPLING);
         if rings.processors().count() > 1 {
-            assert_eq!(refused.err(), Some(EventError::Exhausted));
+            assert_eq!(refused.as_ref().err(), Some(&EventError::Exhausted));
         }
         child.kill().unwrap();
         child.wait().unwrap();
+        drop(refused);
         assert!(rings.budget().take(1), "all are given back");
     }
 }

@@ -19,8 +19,8 @@ use crate::event::{Event, EventError};
 use crate::record::{Record, Records};
 
 /// The bytes of the ring of a processor: the usual size, and the smallest one, if the user may not
-/// lock more memory.
-const RING_BYTES: (usize, usize) = (1 << 20, 1 << 16);
+/// lock more memory. The usual one is what the system's default setting permits for each processor.
+const RING_BYTES: (usize, usize) = (1 << 19, 1 << 15);
 /// The maximum number of processors.
 const MAX_PROCESSORS: i32 = 1024;
 
@@ -63,15 +63,15 @@ impl Rings {
     /// # Errors
     /// If the system refuses events or memory.
     pub fn open(most_events: usize) -> Result<Self, EventError> {
-        let configured = configured_processors();
-        let mut all = Vec::new();
-        for processor in 0..configured {
-            match Ring::open(processor) {
-                Ok(ring) => all.push((processor, ring)),
-                Err(EventError::Unsupported) if !all.is_empty() => {} // the processor is offline
+        let mut bytes = RING_BYTES.0;
+        let all = loop {
+            match rings_of(bytes) {
+                Ok(all) => break all,
+                // All rings are smaller then: the user may lock a limited number of bytes.
+                Err(EventError::Exhausted) if bytes > RING_BYTES.1 => bytes /= 2,
                 Err(error) => return Err(error),
             }
-        }
+        };
         let budget = Arc::new(EventBudget {
             open: AtomicUsize::new(0),
             most: most_events,
@@ -106,6 +106,19 @@ impl Rings {
     }
 }
 
+/// A ring of this number of bytes for each processor.
+fn rings_of(bytes: usize) -> Result<Vec<(i32, Ring)>, EventError> {
+    let mut all = Vec::new();
+    for processor in 0..configured_processors() {
+        match Ring::open(processor, bytes) {
+            Ok(ring) => all.push((processor, ring)),
+            Err(EventError::Unsupported) if !all.is_empty() => {} // the processor is offline
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
 /// The number of processors that the system may have.
 #[allow(unsafe_code)]
 fn configured_processors() -> i32 {
@@ -123,16 +136,10 @@ struct Ring {
 }
 
 impl Ring {
-    fn open(processor: i32) -> Result<Self, EventError> {
+    fn open(processor: i32, bytes: usize) -> Result<Self, EventError> {
         let owner = Event::of_ring(processor)?;
-        let mut bytes = RING_BYTES.0;
-        loop {
-            match RingMemory::map(&owner, bytes) {
-                Ok(memory) => return Ok(Self { owner, memory }),
-                Err(error) if bytes <= RING_BYTES.1 => return Err(error),
-                Err(_) => bytes /= 2,
-            }
-        }
+        let memory = RingMemory::map(&owner, bytes)?;
+        Ok(Self { owner, memory })
     }
 
     /// Moves the records that the ring has into `room`.

@@ -19,6 +19,15 @@ pub enum Direction {
     Writes,
 }
 
+/// Which threads can own a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockScope {
+    /// Those of the same process.
+    Private,
+    /// Those of all processes that share the memory.
+    Shared,
+}
+
 /// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitSubject {
@@ -32,8 +41,9 @@ pub enum WaitSubject {
     Word {
         /// Its address.
         address: u64,
-        /// Whether it is a mutex of the C library that is locked and has waiters.
-        is_lock: bool,
+        /// Which threads can own it, if it is a mutex of the C library that is locked and has
+        /// waiters.
+        lock: Option<LockScope>,
     },
     /// A lock on the file of a descriptor.
     FileLock(i32),
@@ -45,6 +55,8 @@ pub enum WaitSubject {
         address: u64,
         /// The number of descriptors.
         count: u64,
+        /// Whether the wait has a limit.
+        has_limit: bool,
     },
     /// The events of sets of descriptors.
     Select {
@@ -66,6 +78,8 @@ pub enum WaitSubject {
 const FUTEX_WAIT: u64 = 0;
 /// The bits of the second argument of futex(2) that select the operation.
 const FUTEX_OPERATION: u64 = 0x7f;
+/// The flag of a word that no other process uses.
+const FUTEX_PRIVATE: u64 = 0x80;
 /// The value of a mutex of the C library that is locked and has waiters.
 const TAKEN_WITH_WAITERS: u64 = 2;
 const F_SETLKW: u64 = 7;
@@ -101,14 +115,15 @@ impl WaitingCall {
             libc::SYS_waitid => waitid(first, second),
             libc::SYS_futex => WaitSubject::Word {
                 address: first,
-                is_lock: second & FUTEX_OPERATION == FUTEX_WAIT && third == TAKEN_WITH_WAITERS,
+                lock: lock(second, third),
             },
             libc::SYS_flock => WaitSubject::FileLock(descriptor),
             libc::SYS_fcntl if matches!(second, F_SETLKW | F_OFD_SETLKW) => {
                 WaitSubject::FileLock(descriptor)
             }
             libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => WaitSubject::Epoll(descriptor),
-            libc::SYS_ppoll => poll(first, second),
+            // The address of the limit; null for none.
+            libc::SYS_ppoll => poll(first, second, third != 0),
             libc::SYS_pselect6 => select(first, second),
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitSubject::Sleep,
             libc::SYS_rt_sigsuspend | libc::SYS_rt_sigtimedwait => WaitSubject::Signal,
@@ -118,12 +133,24 @@ impl WaitingCall {
     }
 }
 
+/// The scope of the mutex for which a futex call waits, if it is one of the C library.
+const fn lock(operation: u64, value: u64) -> Option<LockScope> {
+    if operation & FUTEX_OPERATION != FUTEX_WAIT || value != TAKEN_WITH_WAITERS {
+        return None;
+    }
+    Some(if operation & FUTEX_PRIVATE == 0 {
+        LockScope::Shared
+    } else {
+        LockScope::Private
+    })
+}
+
 /// What a call waits for that only x86-64 has.
 #[cfg(target_arch = "x86_64")]
-fn of_older_call(number: i64, [first, second, _]: [u64; 3]) -> WaitSubject {
+fn of_older_call(number: i64, [first, second, third]: [u64; 3]) -> WaitSubject {
     match number {
         libc::SYS_epoll_wait => WaitSubject::Epoll(first as u32 as i32),
-        libc::SYS_poll => poll(first, second),
+        libc::SYS_poll => poll(first, second, third as u32 as i32 >= 0),
         libc::SYS_select => select(first, second),
         libc::SYS_pause => WaitSubject::Signal,
         _ => WaitSubject::Other,
@@ -136,8 +163,12 @@ const fn of_older_call(_: i64, _: [u64; 3]) -> WaitSubject {
     WaitSubject::Other
 }
 
-const fn poll(address: u64, count: u64) -> WaitSubject {
-    WaitSubject::Poll { address, count }
+const fn poll(address: u64, count: u64, has_limit: bool) -> WaitSubject {
+    WaitSubject::Poll {
+        address,
+        count,
+        has_limit,
+    }
 }
 
 const fn select(count: u64, reads: u64) -> WaitSubject {
@@ -208,11 +239,18 @@ mod tests {
     #[test]
     fn a_lock_of_the_c_library_is_told_from_other_words() {
         let word = |operation, value| subject(libc::SYS_futex, [64, operation, value]);
-        let is_lock = |subject| matches!(subject, WaitSubject::Word { is_lock: true, .. });
-        assert!(is_lock(word(128, 2)), "private");
-        assert!(is_lock(word(0, 2)), "shared");
-        assert!(!is_lock(word(137, 2)), "a lock of Rust's standard library");
-        assert!(!is_lock(word(128, 0)), "a word of another kind");
+        let scope = |subject| match subject {
+            WaitSubject::Word { lock, .. } => lock,
+            _ => None,
+        };
+        assert_eq!(scope(word(128, 2)), Some(LockScope::Private));
+        assert_eq!(scope(word(0, 2)), Some(LockScope::Shared));
+        assert_eq!(
+            scope(word(137, 2)),
+            None,
+            "a lock of Rust's standard library"
+        );
+        assert_eq!(scope(word(128, 0)), None, "a word of another kind");
     }
 
     #[test]

@@ -29,20 +29,23 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// The processes or the thread that alone can end this wait. `None` if a time limit or
-    /// something unknown can end it.
+    /// The processes or the thread that alone can end this wait of a process. `None` if a time limit
+    /// or something unknown can end it. A process that only waits for itself may be woken by its
+    /// signal handler.
     #[must_use]
-    pub fn of(call: &WaitingCall, target: &WaitTarget) -> Option<Self> {
-        const NO_LIMIT: i32 = -1;
-        let [_, _, third] = call.arguments;
+    pub fn of(process: u32, call: &WaitingCall, target: &WaitTarget) -> Option<Self> {
         let has_limit = match call.subject() {
-            WaitSubject::Poll { .. } => third as u32 as i32 != NO_LIMIT,
+            WaitSubject::Poll { has_limit, .. } => has_limit,
             WaitSubject::Epoll(_) | WaitSubject::Select { .. } => true,
             _ => false,
         };
         match &target.holders {
             _ if has_limit => None,
-            Holders::Processes(all) => Some(Self::Processes(all.clone())),
+            Holders::Processes(all) if *all == [process] => None,
+            Holders::Processes(all) => {
+                let able = Some(&target.able).filter(|able| !able.is_empty());
+                Some(Self::Processes(able.unwrap_or(all).clone()))
+            }
             Holders::Thread(thread) => Some(Self::Thread(*thread)),
             _ => None,
         }
@@ -63,10 +66,12 @@ pub fn stuck_threads(
     let all: BTreeMap<u32, Vec<u32>> = processes.map(|one| (one, threads(one))).collect();
     loop {
         let is_stuck = |process: u32, thread: u32| stuck.contains(&ThreadKey { process, thread });
-        let are_stuck = |process: &u32| {
-            let threads = all.get(process).map_or(&[][..], Vec::as_slice);
-            !threads.is_empty() && threads.iter().all(|thread| is_stuck(*process, *thread))
+        let of_process = |(process, threads): (&u32, &Vec<u32>)| {
+            let are_stuck = threads.iter().all(|thread| is_stuck(*process, *thread));
+            (!threads.is_empty() && are_stuck).then_some(*process)
         };
+        let stuck_processes: BTreeSet<u32> = all.iter().filter_map(of_process).collect();
+        let are_stuck = |process: &u32| stuck_processes.contains(process);
         let stays = |key: &&ThreadKey| match waits.get(key) {
             Some(Blocker::Processes(all)) => all.iter().all(are_stuck),
             Some(Blocker::Thread(thread)) => is_stuck(key.process, *thread),
@@ -110,6 +115,30 @@ pub fn cycle(waits: &BTreeMap<ThreadKey, Blocker>, stuck: &BTreeSet<ThreadKey>) 
     Vec::new()
 }
 
+/// The stuck threads on which a thread's wait depends, itself included.
+#[must_use]
+pub fn depended_on(
+    waits: &BTreeMap<ThreadKey, Blocker>,
+    stuck: &BTreeSet<ThreadKey>,
+    thread: ThreadKey,
+) -> BTreeSet<ThreadKey> {
+    let mut found = BTreeSet::from([thread]);
+    let mut next = vec![thread];
+    while let Some(here) = next.pop() {
+        let depends = |key: &&ThreadKey| match waits.get(&here) {
+            Some(Blocker::Processes(all)) => all.contains(&key.process),
+            Some(Blocker::Thread(thread)) => (key.process, key.thread) == (here.process, *thread),
+            None => false,
+        };
+        for key in stuck.iter().filter(depends) {
+            if found.insert(*key) {
+                next.push(*key);
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -142,6 +171,10 @@ mod tests {
         let stuck = stuck_threads(&waits, &single);
         assert_eq!(stuck, BTreeSet::from([key(1, 1), key(2, 2), key(3, 3)]));
         assert_eq!(cycle(&waits, &stuck), [key(1, 1), key(2, 2)]);
+        assert_eq!(
+            depended_on(&waits, &stuck, key(1, 1)),
+            BTreeSet::from([key(1, 1), key(2, 2)])
+        );
     }
 
     #[test]
@@ -177,19 +210,28 @@ mod tests {
     #[test]
     fn a_wait_with_a_time_limit_blocks_nothing() {
         let target = WaitTarget::new(WaitKind::Pipe, Holders::Processes(vec![2]));
-        let poll = |limit: i32| WaitingCall {
+        let poll = |limit_at: u64| WaitingCall {
             number: libc::SYS_ppoll,
-            arguments: [64, 1, limit as u32 as u64],
+            arguments: [64, 1, limit_at],
         };
         let read = WaitingCall {
             number: libc::SYS_read,
             arguments: [3, 0, 0],
         };
         let blocked = Some(Blocker::Processes(vec![2]));
-        assert_eq!(Blocker::of(&read, &target), blocked);
-        assert_eq!(Blocker::of(&poll(100), &target), None);
+        assert_eq!(Blocker::of(1, &read, &target), blocked);
+        assert_eq!(Blocker::of(1, &poll(4096), &target), None);
+        assert_eq!(
+            Blocker::of(1, &poll(0), &target),
+            Some(Blocker::Processes(vec![2]))
+        );
+        assert_eq!(
+            Blocker::of(2, &read, &target),
+            None,
+            "a process that waits for itself"
+        );
         let time = WaitTarget::new(WaitKind::Sleep, Holders::NoProcess);
-        assert_eq!(Blocker::of(&read, &time), None);
+        assert_eq!(Blocker::of(1, &read, &time), None);
     }
 
     proptest! {

@@ -85,14 +85,8 @@ impl Ends {
         self.users.entry(object).or_default().insert(process);
     }
 
-    /// The processes that hold the end of a pipe opposite to the one that a thread of `waiter`
-    /// uses, or any end of a socket. `waiter` itself counts only if no other process holds an end.
-    pub(crate) fn holders(
-        &self,
-        object: WaitObject,
-        waits: Option<Direction>,
-        waiter: u32,
-    ) -> Vec<u32> {
+    /// All processes that hold an end with which they can answer, `waiter` included.
+    pub(crate) fn able(&self, object: WaitObject, waits: Option<Direction>) -> BTreeSet<u32> {
         let ends = self.all.get(&object).map(Vec::as_slice).unwrap_or_default();
         let can_answer = |end: &&End| {
             end.access().is_some_and(|(reads, writes)| match waits {
@@ -101,11 +95,29 @@ impl Ends {
                 None => true,
             })
         };
-        let mut all: BTreeSet<u32> = ends
-            .iter()
-            .filter(can_answer)
-            .map(|end| end.process)
-            .collect();
+        let able = ends.iter().filter(can_answer);
+        able.map(|end| end.process).collect()
+    }
+
+    /// Forgets a process that has ended.
+    pub(crate) fn forget(&mut self, process: u32) {
+        for ends in self.all.values_mut() {
+            ends.retain(|end| end.process != process);
+        }
+        for users in self.users.values_mut() {
+            users.remove(&process);
+        }
+    }
+
+    /// The processes that hold the end of a pipe opposite to the one that a thread of `waiter`
+    /// uses, or any end of a socket. `waiter` itself counts only if no other process holds an end.
+    pub(crate) fn holders(
+        &self,
+        object: WaitObject,
+        waits: Option<Direction>,
+        waiter: u32,
+    ) -> Vec<u32> {
+        let mut all = self.able(object, waits);
         let others = all.iter().any(|holder| *holder != waiter);
         if others {
             all.remove(&waiter);

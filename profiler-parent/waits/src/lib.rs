@@ -19,6 +19,7 @@
 #![cfg(target_os = "linux")]
 
 mod call;
+mod confirm;
 mod deadlock;
 mod ends;
 mod file_locks;
@@ -30,8 +31,9 @@ mod tasks;
 mod tcp;
 mod unix_sockets;
 
-pub use call::{Direction, WaitSubject, WaitingCall};
-pub use deadlock::{Blocker, ThreadKey, cycle, stuck_threads};
+pub use call::{Direction, LockScope, WaitSubject, WaitingCall};
+pub use confirm::are_stuck;
+pub use deadlock::{Blocker, ThreadKey, cycle, depended_on, stuck_threads};
 pub use members::ReadMemory;
 pub use object::WaitObject;
 pub use resolver::WaitResolver;

@@ -1,16 +1,21 @@
 //! The descriptors in the lists and sets that a call refers to in the memory of its process. Used
 //! by `resolver`.
 
+use crate::call::Direction;
+
 /// The maximum number of descriptors that are looked at.
 pub(crate) const MAX_MEMBERS: usize = 16;
 /// The number of descriptors in the sets of `select`.
 const SET_BITS: u64 = 1024;
 
+/// A descriptor in a list or a set, and what is waited for.
+pub(crate) type Member = (i32, Direction);
+
 /// Reads the memory of a process: fills the whole slice, or returns false.
 pub type ReadMemory<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> bool;
 
 /// The descriptors in a list of `struct pollfd`.
-pub(crate) fn polled(address: u64, count: u64, memory: ReadMemory<'_>) -> Vec<i32> {
+pub(crate) fn polled(address: u64, count: u64, memory: ReadMemory<'_>) -> Vec<Member> {
     const ENTRY_BYTES: usize = 8;
     let count = usize::try_from(count)
         .unwrap_or(usize::MAX)
@@ -20,16 +25,24 @@ pub(crate) fn polled(address: u64, count: u64, memory: ReadMemory<'_>) -> Vec<i3
         return Vec::new();
     }
     let (entries, _) = room.as_chunks::<ENTRY_BYTES>();
-    let descriptor = |entry: &[u8; ENTRY_BYTES]| {
-        let [a, b, c, d, ..] = *entry;
-        i32::from_ne_bytes([a, b, c, d])
+    let member = |entry: &[u8; ENTRY_BYTES]| {
+        let [a, b, c, d, low, high, ..] = *entry;
+        let descriptor = i32::from_ne_bytes([a, b, c, d]);
+        let events = i16::from_ne_bytes([low, high]);
+        let reads = events & (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM) != 0;
+        let waits = if reads {
+            Direction::Reads
+        } else {
+            Direction::Writes
+        };
+        (descriptor, waits)
     };
-    let all = entries.iter().map(descriptor);
-    all.filter(|descriptor| *descriptor >= 0).collect()
+    let all = entries.iter().map(member);
+    all.filter(|(descriptor, _)| *descriptor >= 0).collect()
 }
 
 /// The descriptors in the first `count` bits of a set of `select`.
-pub(crate) fn selected(count: u64, address: u64, memory: ReadMemory<'_>) -> Vec<i32> {
+pub(crate) fn selected(count: u64, address: u64, memory: ReadMemory<'_>) -> Vec<Member> {
     let count = count.min(SET_BITS);
     let words = usize::try_from(count.div_ceil(64)).unwrap_or(0);
     let mut room = vec![0; words * size_of::<u64>()];
@@ -43,7 +56,7 @@ pub(crate) fn selected(count: u64, address: u64, memory: ReadMemory<'_>) -> Vec<
         word >> (bit % 64) & 1 == 1
     };
     let all = (0..count).filter(is_set);
-    all.filter_map(|bit| i32::try_from(bit).ok())
+    all.filter_map(|bit| Some((i32::try_from(bit).ok()?, Direction::Reads)))
         .take(MAX_MEMBERS)
         .collect()
 }
@@ -55,11 +68,20 @@ mod tests {
     #[test]
     fn a_list_has_its_descriptors_without_the_switched_off_ones() {
         let mut memory = |_: u64, room: &mut [u8]| {
-            let entry = |descriptor: i32| [descriptor.to_ne_bytes(), [1; 4]].concat();
-            room.copy_from_slice(&[entry(5), entry(-1), entry(9)].concat());
+            let entry = |descriptor: i32, events: i16| {
+                let [low, high] = events.to_ne_bytes();
+                [descriptor.to_ne_bytes(), [low, high, 0, 0]].concat()
+            };
+            let all = [
+                entry(5, libc::POLLIN),
+                entry(-1, libc::POLLIN),
+                entry(9, libc::POLLOUT),
+            ];
+            room.copy_from_slice(&all.concat());
             true
         };
-        assert_eq!(polled(64, 3, &mut memory), [5, 9]);
+        let members = [(5, Direction::Reads), (9, Direction::Writes)];
+        assert_eq!(polled(64, 3, &mut memory), members);
         assert!(polled(64, 3, &mut |_, _| false).is_empty());
     }
 
@@ -71,8 +93,9 @@ mod tests {
             room[8] = 0b11;
             true
         };
-        assert_eq!(selected(65, 64, &mut memory), [0, 3, 64]);
-        assert_eq!(selected(u64::MAX, 64, &mut memory), [0, 3, 64, 65]);
+        let all = |members: Vec<Member>| members.into_iter().map(|(descriptor, _)| descriptor);
+        assert!(all(selected(65, 64, &mut memory)).eq([0, 3, 64]));
+        assert!(all(selected(u64::MAX, 64, &mut memory)).eq([0, 3, 64, 65]));
         assert!(selected(65, 0, &mut memory).is_empty(), "no set");
         assert!(selected(65, 64, &mut |_, _| false).is_empty());
     }

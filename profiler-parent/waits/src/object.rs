@@ -4,8 +4,11 @@
 //! library may have a descriptor table of their own, so the table of the waiting thread is read.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+
+use crate::call::Direction;
 
 /// The descriptor table of a thread, in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +80,12 @@ impl DescriptorTable {
         if !name.starts_with('/') || name.starts_with("/dev/") {
             return None;
         }
-        let about = fs::metadata(link).ok()?;
-        let is_fifo = about.file_type().is_fifo();
-        is_fifo.then(|| WaitObject::Fifo(about.dev(), about.ino()))
+        // Without a question to the file system: its server may be the process that waits.
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let about = statx(CWD, link, flags, StatxFlags::TYPE | StatxFlags::INO).ok()?;
+        let is_fifo = FileType::from_raw_mode(about.stx_mode.into()) == FileType::Fifo;
+        let device = u64::from(about.stx_dev_major) << 32 | u64::from(about.stx_dev_minor);
+        is_fifo.then_some(WaitObject::Fifo(device, about.stx_ino))
     }
 
     /// Whether a descriptor may be read from and written to. `None` if the system does not show it.
@@ -94,12 +100,11 @@ impl DescriptorTable {
         })
     }
 
-    /// The descriptors in a set, at most `most`.
-    pub(crate) fn members_of_epoll(self, descriptor: i32, most: usize) -> Vec<i32> {
+    /// The descriptors in a set, at most `most`, each with what is waited for.
+    pub(crate) fn members_of_epoll(self, descriptor: i32, most: usize) -> Vec<(i32, Direction)> {
         let text = self.info(descriptor).unwrap_or_default();
         let members = text.lines().filter_map(|line| line.strip_prefix("tfd:"));
-        let number = |rest: &str| rest.split_ascii_whitespace().next()?.parse().ok();
-        members.filter_map(number).take(most).collect()
+        members.filter_map(member).take(most).collect()
     }
 
     fn field(self, descriptor: i32, name: &str) -> Option<u64> {
@@ -137,6 +142,21 @@ fn numbered(name: &str) -> Option<WaitObject> {
         "socket" => Some(WaitObject::Socket(number)),
         _ => None,
     }
+}
+
+/// A member in a row such as `        5 events:       19 data: 0`.
+fn member(row: &str) -> Option<(i32, Direction)> {
+    let mut words = row.split_ascii_whitespace();
+    let descriptor = words.next()?.parse().ok()?;
+    words.find(|word| *word == "events:")?;
+    let events = u32::from_str_radix(words.next()?, 16).ok()?;
+    let reads = (libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM).cast_unsigned();
+    let waits = if events & reads == 0 {
+        Direction::Writes
+    } else {
+        Direction::Reads
+    };
+    Some((descriptor, waits))
 }
 
 /// The value of a line `NAME VALUE`.
@@ -194,7 +214,8 @@ mod tests {
             Some(WaitObject::EventCounter(_))
         ));
         assert_eq!(own().object(set.as_raw_fd()), Some(WaitObject::Epoll));
-        assert_eq!(own().members_of_epoll(set.as_raw_fd(), 8), [counter]);
+        let members = [(counter, Direction::Reads)];
+        assert_eq!(own().members_of_epoll(set.as_raw_fd(), 8), members);
     }
 
     #[test]

@@ -6,26 +6,28 @@
 //! takes less than 10 ms.
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
-use crate::call::{Direction, WaitSubject, WaitingCall};
+use crate::call::{Direction, LockScope, WaitSubject, WaitingCall};
 use crate::ends::Ends;
 use crate::file_locks;
-use crate::members::{MAX_MEMBERS, ReadMemory, polled, selected};
+use crate::members::{MAX_MEMBERS, Member, ReadMemory, polled, selected};
 use crate::object::{DescriptorTable, WaitObject};
 use crate::target::{Holders, WaitKind, WaitTarget};
 use crate::tasks;
 use crate::tcp::{TcpConnections, TcpPeer};
-use crate::unix_sockets::UnixSockets;
+use crate::unix_sockets;
 
 /// The maximum number of look-ups a second.
 const MAX_LOOK_UPS: u32 = 400;
 /// The shortest and the longest pause between two readings of the descriptors of all processes, or
 /// of the tables of TCP.
-const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 /// How many times longer a pause is than the processor time of the reading before it.
 const READ_SHARE: u32 = 50;
 /// How long the target of a wait for a set is kept.
+const MAX_LOCK_BYTES: u64 = 1 << 20;
 const SETS_LAST: Duration = Duration::from_millis(500);
 /// The offset of the owner's number from the lock word of a mutex of glibc.
 const OWNER_AT: u64 = 8;
@@ -40,16 +42,18 @@ struct Waiter {
 #[derive(Debug)]
 pub struct WaitResolver {
     ends: Ends,
-    sockets: UnixSockets,
     tcp: TcpConnections,
     descriptors_read: ReadPause,
     /// The pause of the tables of TCP. The system needs milliseconds for them, even if there are
     /// few connections.
     tcp_read: ReadPause,
+    /// The system's list of file locks.
+    locks: String,
+    locks_read: ReadPause,
     second: Instant,
     look_ups: u32,
     /// The waits for sets of descriptors that were looked up since `sets_read`.
-    sets: HashMap<(u32, WaitSubject), WaitTarget>,
+    sets: HashMap<(u32, Result<Vec<Member>, i32>), WaitTarget>,
     sets_read: Instant,
 }
 
@@ -65,15 +69,30 @@ impl WaitResolver {
     pub fn new() -> Self {
         Self {
             ends: Ends::default(),
-            sockets: UnixSockets::new(),
             tcp: TcpConnections::default(),
             descriptors_read: ReadPause::new(),
             tcp_read: ReadPause::new(),
+            locks: String::new(),
+            locks_read: ReadPause::new(),
             second: now(),
             look_ups: 0,
             sets: HashMap::new(),
             sets_read: now(),
         }
+    }
+
+    /// A resolver that reads everything anew whenever it is asked.
+    pub(crate) fn without_pauses() -> Self {
+        let mut resolver = Self::new();
+        resolver.descriptors_read.has_no_pause = true;
+        resolver.tcp_read.has_no_pause = true;
+        resolver.locks_read.has_no_pause = true;
+        resolver
+    }
+
+    /// Forgets a process that has ended.
+    pub fn forget(&mut self, process: u32) {
+        self.ends.forget(process);
     }
 
     /// For whom a thread of a process waits in a call. `processes` are those whose descriptors are
@@ -104,6 +123,7 @@ impl WaitResolver {
         }
         self.descriptors_read.is_fresh = false;
         self.tcp_read.is_fresh = false;
+        self.locks_read.is_fresh = false;
         match call.subject() {
             WaitSubject::Descriptor(descriptor, waits) => {
                 self.for_descriptor(waiter, descriptor, Some(waits), processes)
@@ -112,16 +132,21 @@ impl WaitResolver {
                 self.for_descriptor(waiter, descriptor, None, processes)
             }
             WaitSubject::Child(child) => Some(for_child(process, child)),
-            WaitSubject::Word { address, is_lock } => {
-                Some(for_word((process, thread), address, is_lock, memory))
+            WaitSubject::Word { address, lock } => {
+                let target = for_word((process, thread), (address, lock), processes, memory);
+                Some(target)
             }
-            WaitSubject::FileLock(_) => Some(for_file_lock(process)),
+            WaitSubject::FileLock(_) => {
+                let locks = &mut self.locks;
+                self.locks_read.read(|| *locks = read_locks())?;
+                Some(for_file_lock(process, &self.locks))
+            }
             set => self.for_set(waiter, set, processes, memory),
         }
     }
 
-    /// The wait for a set of descriptors. A set seldom changes and has many members, so it is
-    /// looked up once in [`SETS_LAST`].
+    /// The wait for a set of descriptors. It has many members, so it is looked up once in
+    /// [`SETS_LAST`].
     fn for_set(
         &mut self,
         waiter: Waiter,
@@ -133,17 +158,23 @@ impl WaitResolver {
             self.sets_read = now();
             self.sets.clear();
         }
+        let members = match set {
+            WaitSubject::Poll { address, count, .. } => polled(address, count, memory),
+            WaitSubject::Select { count, reads } => selected(count, reads, memory),
+            _ => Vec::new(),
+        };
+        // A set of epoll has a number. Other sets are often at the same place on the stack.
+        let set = match set {
+            WaitSubject::Epoll(descriptor) => Err(descriptor),
+            _ => Ok(members.clone()),
+        };
         let key = (waiter.table.process, set);
         if let Some(known) = self.sets.get(&key) {
             return Some(known.clone());
         }
-        let members = match set {
-            WaitSubject::Epoll(descriptor) => {
-                waiter.table.members_of_epoll(descriptor, MAX_MEMBERS)
-            }
-            WaitSubject::Poll { address, count } => polled(address, count, memory),
-            WaitSubject::Select { count, reads } => selected(count, reads, memory),
-            _ => Vec::new(),
+        let members = match &key {
+            (_, Err(descriptor)) => waiter.table.members_of_epoll(*descriptor, MAX_MEMBERS),
+            _ => members,
         };
         let target = self.for_all(waiter, &members, processes)?;
         self.sets.insert(key, target.clone());
@@ -163,13 +194,12 @@ impl WaitResolver {
     fn for_all(
         &mut self,
         waiter: Waiter,
-        descriptors: &[i32],
+        members: &[Member],
         processes: &dyn Fn() -> Vec<u32>,
     ) -> Option<WaitTarget> {
         let mut named = Vec::new();
-        for descriptor in descriptors {
-            let waits = Some(Direction::Reads);
-            let target = self.for_descriptor(waiter, *descriptor, waits, processes)?;
+        for (descriptor, waits) in members {
+            let target = self.for_descriptor(waiter, *descriptor, Some(*waits), processes)?;
             let own = [waiter.table.process];
             let is_named = match &target.holders {
                 Holders::Processes(all) => *all != own,
@@ -201,16 +231,14 @@ impl WaitResolver {
         Some(match object {
             WaitObject::Pipe(_) | WaitObject::Fifo(..) => {
                 self.ends.note_user(object, process);
-                let holders = self.holders(object, waits, process, processes)?;
-                WaitTarget::new(WaitKind::Pipe, holders)
+                self.for_object(WaitKind::Pipe, (object, waits), process, processes)?
             }
             WaitObject::Socket(inode) => {
                 self.ends.note_user(object, process);
                 self.for_socket(inode, process, processes)?
             }
             WaitObject::EventCounter(_) => {
-                let holders = self.holders(object, None, process, processes)?;
-                WaitTarget::new(WaitKind::EventCounter, holders)
+                self.for_object(WaitKind::EventCounter, (object, None), process, processes)?
             }
             WaitObject::Process(pid) => {
                 WaitTarget::new(WaitKind::Process, Holders::Processes(vec![pid]))
@@ -228,9 +256,9 @@ impl WaitResolver {
         process: u32,
         processes: &dyn Fn() -> Vec<u32>,
     ) -> Option<WaitTarget> {
-        if let Some(peer) = self.sockets.peer(inode) {
-            let holders = self.holders(WaitObject::Socket(peer), None, process, processes)?;
-            return Some(WaitTarget::new(WaitKind::UnixSocket, holders));
+        if let Some(peer) = unix_sockets::peer(inode) {
+            let peer = (WaitObject::Socket(peer), None);
+            return self.for_object(WaitKind::UnixSocket, peer, process, processes);
         }
         let object = WaitObject::Socket(inode);
         if !self.tcp.contains(inode) && !self.ends.is_checked(object) {
@@ -239,8 +267,8 @@ impl WaitResolver {
         }
         Some(match self.tcp.peer(inode) {
             Some(TcpPeer::Here(peer)) => {
-                let holders = self.holders(WaitObject::Socket(peer), None, process, processes)?;
-                WaitTarget::new(WaitKind::Tcp, holders)
+                let peer = (WaitObject::Socket(peer), None);
+                self.for_object(WaitKind::Tcp, peer, process, processes)?
             }
             Some(TcpPeer::Elsewhere(address)) => {
                 WaitTarget::new(WaitKind::Tcp, Holders::Address(address))
@@ -249,25 +277,29 @@ impl WaitResolver {
         })
     }
 
-    /// The holders of an object. The descriptors of all processes are read if none is known, or
+    /// The wait for an object. The descriptors of all processes are read if no holder is known, or
     /// only the waiting process.
-    fn holders(
+    fn for_object(
         &mut self,
-        object: WaitObject,
-        waits: Option<Direction>,
+        kind: WaitKind,
+        (object, waits): (WaitObject, Option<Direction>),
         process: u32,
         processes: &dyn Fn() -> Vec<u32>,
-    ) -> Option<Holders> {
+    ) -> Option<WaitTarget> {
         let mut all = self.ends.holders(object, waits, process);
         if (all.is_empty() || all == [process]) && !self.ends.is_checked(object) {
             self.read_descriptors(processes)?;
             self.ends.check(object);
             all = self.ends.holders(object, waits, process);
         }
-        Some(if all.is_empty() {
+        let holders = if all.is_empty() {
             Holders::NotRecorded
         } else {
             Holders::Processes(all)
+        };
+        Some(WaitTarget {
+            able: self.ends.able(object, waits).into_iter().collect(),
+            ..WaitTarget::new(kind, holders)
         })
     }
 
@@ -290,6 +322,7 @@ struct ReadPause {
     next: Instant,
     /// Whether it was read for the present wait.
     is_fresh: bool,
+    has_no_pause: bool,
 }
 
 impl ReadPause {
@@ -297,6 +330,7 @@ impl ReadPause {
         Self {
             next: now(),
             is_fresh: false,
+            has_no_pause: false,
         }
     }
 
@@ -305,7 +339,7 @@ impl ReadPause {
         if self.is_fresh {
             return Some(());
         }
-        if now() < self.next {
+        if now() < self.next && !self.has_no_pause {
             return None;
         }
         self.is_fresh = true;
@@ -331,31 +365,49 @@ fn for_child(process: u32, child: Option<u32>) -> WaitTarget {
     WaitTarget::new(WaitKind::Process, holders)
 }
 
-/// The wait for a word of memory. The mutexes of the C library contain the number of their owner.
+/// The wait for a word of memory. The mutexes of the C library contain the number of their owner. The
+/// same word in other code may be followed by any number: it is an owner only if it is that of a thread
+/// that can own the lock.
 fn for_word(
     (process, thread): (u32, u32),
-    address: u64,
-    is_lock: bool,
+    (address, lock): (u64, Option<LockScope>),
+    processes: &dyn Fn() -> Vec<u32>,
     memory: ReadMemory<'_>,
 ) -> WaitTarget {
+    let unknown = || WaitTarget::new(WaitKind::Word, Holders::Unknown);
     let mut room = [0; 4];
     let owner = address.wrapping_add(OWNER_AT);
-    let is_read = is_lock && memory(owner, &mut room);
+    let Some(scope) = lock.filter(|_| memory(owner, &mut room)) else {
+        return unknown();
+    };
     let owner = u32::from_ne_bytes(room);
-    let may_be_thread = is_read && owner != thread && (1..1 << 22).contains(&owner);
-    let found = may_be_thread.then(|| tasks::thread(process, owner));
-    match found.flatten() {
-        Some((other, _)) if other != process => {
+    if owner == thread || !(2..1 << 22).contains(&owner) {
+        return unknown();
+    }
+    match (tasks::thread(process, owner), scope) {
+        (Some((other, owner)), _) if other == process => {
+            WaitTarget::new(WaitKind::Mutex, Holders::Thread(owner))
+        }
+        (Some((other, _)), LockScope::Shared) if processes().contains(&other) => {
             WaitTarget::new(WaitKind::Mutex, Holders::Processes(vec![other]))
         }
-        Some((_, owner)) => WaitTarget::new(WaitKind::Mutex, Holders::Thread(owner)),
-        None => WaitTarget::new(WaitKind::Word, Holders::Unknown),
+        _ => unknown(),
     }
 }
 
-fn for_file_lock(process: u32) -> WaitTarget {
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holder = file_locks::holder(&locks, process);
+/// The system's list of file locks, or its beginning.
+fn read_locks() -> String {
+    let mut text = Vec::new();
+    let list = std::fs::File::open("/proc/locks");
+    let read = list.and_then(|list| list.take(MAX_LOCK_BYTES).read_to_end(&mut text));
+    read.map_or_else(
+        |_| String::new(),
+        |_| String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+fn for_file_lock(process: u32, locks: &str) -> WaitTarget {
+    let holder = file_locks::holder(locks, process);
     let holders = holder.map_or(Holders::Unknown, |holder| Holders::Processes(vec![holder]));
     WaitTarget::new(WaitKind::FileLock, holders)
 }
@@ -408,6 +460,11 @@ mod tests {
             .unwrap()
     }
 
+    /// Without the processes that are able to end the wait.
+    fn told(target: WaitTarget) -> (WaitKind, Holders) {
+        (target.kind, target.holders)
+    }
+
     fn descriptor(of: &impl AsRawFd) -> u64 {
         u64::try_from(of.as_raw_fd()).unwrap()
     }
@@ -423,8 +480,8 @@ mod tests {
         let output = descriptor(child.stdout.as_ref().unwrap());
         let read = call(libc::SYS_read, [output, 0, 0]);
         let target = resolve(read, &[std::process::id(), pid]);
-        let of_child = WaitTarget::new(WaitKind::Pipe, Holders::Processes(vec![pid]));
-        assert_eq!(target, of_child);
+        let of_child = (WaitKind::Pipe, Holders::Processes(vec![pid]));
+        assert_eq!(told(target), of_child);
         let unknown = resolve(read, &[std::process::id()]);
         assert_eq!(unknown.holders, Holders::NotRecorded);
         drop(child.stdin.take());
@@ -442,8 +499,8 @@ mod tests {
         let (one, _other) = UnixStream::pair().unwrap();
         let own = std::process::id();
         let target = resolve(call(libc::SYS_recvfrom, [descriptor(&one), 0, 0]), &[own]);
-        let itself = WaitTarget::new(WaitKind::UnixSocket, Holders::Processes(vec![own]));
-        assert_eq!(target, itself);
+        let itself = (WaitKind::UnixSocket, Holders::Processes(vec![own]));
+        assert_eq!(told(target), itself);
     }
 
     #[test]
@@ -456,10 +513,7 @@ mod tests {
             call(libc::SYS_recvfrom, [descriptor(&client), 0, 0]),
             &[own],
         );
-        assert_eq!(
-            target,
-            WaitTarget::new(WaitKind::Tcp, Holders::Processes(vec![own]))
-        );
+        assert_eq!(told(target), (WaitKind::Tcp, Holders::Processes(vec![own])));
         let listens = resolve(
             call(libc::SYS_accept4, [descriptor(&listener), 0, 0]),
             &[own],
@@ -467,9 +521,13 @@ mod tests {
         assert_eq!(listens.holders, Holders::Unknown);
     }
 
+    /// The operations on a word that only one process uses, and on one that several share.
+    const PRIVATE: u64 = 128;
+    const SHARED: u64 = 0;
+
     /// The wait for a lock whose owner is the thread with this number.
-    fn for_lock_of(owner: u32) -> WaitTarget {
-        let lock = call(libc::SYS_futex, [64, 128, 2]);
+    fn for_lock_of(owner: u32, operation: u64) -> WaitTarget {
+        let lock = call(libc::SYS_futex, [64, operation, 2]);
         let mut memory = |address: u64, room: &mut [u8]| {
             assert_eq!(address, 72);
             room.copy_from_slice(&owner.to_ne_bytes());
@@ -477,7 +535,7 @@ mod tests {
         };
         let own = std::process::id();
         let mut resolver = WaitResolver::new();
-        let target = resolver.resolve((own, own), &lock, &Vec::new, &mut memory);
+        let target = resolver.resolve((own, own), &lock, &|| vec![own, owner], &mut memory);
         target.unwrap()
     }
 
@@ -491,11 +549,11 @@ mod tests {
         });
         let number = number.recv().unwrap().as_raw_nonzero().get();
         let number = u32::try_from(number).unwrap();
-        let of_thread = WaitTarget::new(WaitKind::Mutex, Holders::Thread(number));
-        assert_eq!(for_lock_of(number), of_thread);
+        let of_thread = (WaitKind::Mutex, Holders::Thread(number));
+        assert_eq!(told(for_lock_of(number, PRIVATE)), of_thread);
         for no_owner in [0, std::process::id(), u32::MAX] {
             assert_eq!(
-                for_lock_of(no_owner).holders,
+                for_lock_of(no_owner, PRIVATE).holders,
                 Holders::Unknown,
                 "{no_owner}"
             );
@@ -508,7 +566,13 @@ mod tests {
     fn a_mutex_in_shared_memory_has_the_process_of_its_owner() {
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
         let holders = Holders::Processes(vec![other.id()]);
-        assert_eq!(for_lock_of(other.id()).holders, holders);
+        assert_eq!(for_lock_of(other.id(), SHARED).holders, holders);
+        let private = for_lock_of(other.id(), PRIVATE).holders;
+        assert_eq!(
+            private,
+            Holders::Unknown,
+            "a number behind a word of another kind"
+        );
         other.kill().unwrap();
         other.wait().unwrap();
     }
@@ -520,15 +584,15 @@ mod tests {
         let mut resolver = WaitResolver::new();
         let fd = one.as_raw_fd();
         let mut memory = |_: u64, room: &mut [u8]| {
-            let entry = [fd.to_ne_bytes(), [0; 4]].concat();
+            let entry = [fd.to_ne_bytes(), [1, 0, 0, 0]].concat();
             room.copy_from_slice(&entry);
             true
         };
         let poll = call(libc::SYS_ppoll, [64, 1, 0]);
         let target = resolver.resolve((own, own), &poll, &|| vec![own], &mut memory);
-        let events = WaitTarget::new(WaitKind::Events, Holders::Unknown);
+        let events = (WaitKind::Events, Holders::Unknown);
         assert_eq!(
-            target,
+            target.map(told),
             Some(events),
             "a process that could only wake itself"
         );

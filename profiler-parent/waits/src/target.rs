@@ -85,10 +85,17 @@ pub struct WaitTarget {
     pub kind: WaitKind,
     /// Who can end it.
     pub holders: Holders,
+    /// All processes that are able to end it. Of these, `holders` has those that were seen to use the
+    /// object.
+    pub able: Vec<u32>,
 }
 
 impl WaitTarget {
     pub(crate) const fn new(kind: WaitKind, holders: Holders) -> Self {
-        Self { kind, holders }
+        Self {
+            kind,
+            holders,
+            able: Vec::new(),
+        }
     }
 }

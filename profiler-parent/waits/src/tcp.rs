@@ -10,6 +10,9 @@ use std::fs;
 /// The maximum number of rows that are read of each table.
 const MAX_ROWS: usize = 100_000;
 
+/// The first port that the system gives to clients, by its usual setting.
+const FIRST_OF_CLIENTS: u16 = 32_768;
+
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TcpPeer {
@@ -44,7 +47,7 @@ impl TcpConnections {
             let (Some(local), Some(remote), Some(inode)) = (local, remote, inode) else {
                 continue;
             };
-            let pair = (local.to_owned(), remote.to_owned());
+            let pair = (unmapped(local), unmapped(remote));
             self.inodes.insert(pair.clone(), inode);
             self.addresses.insert(inode, pair);
         }
@@ -66,24 +69,37 @@ impl TcpConnections {
     }
 }
 
+/// An address of the table, without the prefix of an IPv4 address in the table of IPv6: the two ends
+/// of a connection may be in different tables.
+fn unmapped(address: &str) -> String {
+    const MAPPED: &str = "0000000000000000FFFF0000";
+    address.strip_prefix(MAPPED).unwrap_or(address).to_owned()
+}
+
 /// An address in the usual notation.
 fn shown(address: &str) -> Option<String> {
     let (host, port) = address.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
+    // The port of a client says nothing, and each connection has another one.
+    let port = if port < FIRST_OF_CLIENTS {
+        format!(":{port}")
+    } else {
+        String::new()
+    };
     let word = |at: usize| u32::from_str_radix(host.get(at..at + 8)?, 16).ok();
     let mut text = String::new();
     match host.len() {
         8 => {
             let host = std::net::Ipv4Addr::from(word(0)?.swap_bytes());
-            write!(text, "{host}:{port}").ok()?;
+            write!(text, "{host}{port}").ok()?;
         }
         32 => {
             let words = [word(0)?, word(8)?, word(16)?, word(24)?];
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let host = std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
             match host.to_ipv4_mapped() {
-                Some(host) => write!(text, "{host}:{port}").ok()?,
-                None => write!(text, "[{host}]:{port}").ok()?,
+                Some(host) => write!(text, "{host}{port}").ok()?,
+                None => write!(text, "[{host}]{port}").ok()?,
             }
         }
         _ => return None,

@@ -3,8 +3,6 @@
 //! Used by `resolver`. A question and its answer are one message each, and need no rights.
 //! Invariant: a look-up never waits, because the system answers while it takes the question.
 
-use std::os::fd::OwnedFd;
-
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
@@ -17,34 +15,21 @@ const UNIX_DIAG_PEER: u16 = 2;
 /// The number of bytes of the heads of an answer.
 const HEADS: usize = 32;
 
-/// A channel to the system's diagnosis.
-#[derive(Debug)]
-pub(crate) struct UnixSockets {
-    channel: Option<OwnedFd>,
-}
-
-impl UnixSockets {
-    pub(crate) fn new() -> Self {
-        let protocol = Some(netlink::SOCK_DIAG);
-        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        Self {
-            channel: socket_with(family, kind, SocketFlags::CLOEXEC, protocol).ok(),
-        }
-    }
-
-    /// The inode of the socket that is connected to the one with this inode. `None` if it is not a
-    /// unix socket, or is not connected.
-    pub(crate) fn peer(&self, inode: u64) -> Option<u64> {
-        let inode = u32::try_from(inode).ok()?;
-        let channel = self.channel.as_ref()?;
-        send(channel, &question(inode), SendFlags::DONTWAIT).ok()?;
-        let mut room = [0; 512];
-        let (len, _) = recv(channel, &mut room[..], RecvFlags::DONTWAIT).ok()?;
-        // A socket whose other end is closed has the peer 0.
-        peer_in(room.get(..len)?)
-            .filter(|peer| *peer != 0)
-            .map(u64::from)
-    }
+/// The inode of the socket that is connected to the one with this inode. `None` if it is not a unix
+/// socket, or is not connected.
+pub(crate) fn peer(inode: u64) -> Option<u64> {
+    let inode = u32::try_from(inode).ok()?;
+    // A channel for each question: a host may close descriptors that it does not know.
+    let protocol = Some(netlink::SOCK_DIAG);
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    let channel = socket_with(family, kind, SocketFlags::CLOEXEC, protocol).ok()?;
+    send(&channel, &question(inode), SendFlags::DONTWAIT).ok()?;
+    let mut room = [0; 512];
+    let (len, _) = recv(&channel, &mut room[..], RecvFlags::DONTWAIT).ok()?;
+    // A socket whose other end is closed has the peer 0.
+    peer_in(room.get(..len)?)
+        .filter(|peer| *peer != 0)
+        .map(u64::from)
 }
 
 fn question(inode: u32) -> Vec<u8> {
@@ -102,20 +87,18 @@ mod tests {
     #[test]
     fn each_end_of_a_pair_is_the_peer_of_the_other() {
         let (one, other) = UnixStream::pair().unwrap();
-        let sockets = UnixSockets::new();
-        assert_eq!(sockets.peer(inode(&one)), Some(inode(&other)));
-        assert_eq!(sockets.peer(inode(&other)), Some(inode(&one)));
+        assert_eq!(peer(inode(&one)), Some(inode(&other)));
+        assert_eq!(peer(inode(&other)), Some(inode(&one)));
     }
 
     #[test]
     fn a_socket_without_a_peer_and_an_unknown_inode_have_none() {
-        let sockets = UnixSockets::new();
-        assert_eq!(sockets.peer(u64::MAX), None);
-        assert_eq!(sockets.peer(1), None);
+        assert_eq!(peer(u64::MAX), None);
+        assert_eq!(peer(1), None);
         let (one, other) = UnixStream::pair().unwrap();
         let inode = inode(&one);
         drop(other);
-        assert_eq!(sockets.peer(inode), None);
+        assert_eq!(peer(inode), None);
     }
 
     proptest! {

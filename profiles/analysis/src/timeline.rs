@@ -5,6 +5,9 @@
 //! one right after the other, so the samples nearest to an instant show what they did at that
 //! instant. Invariant: the pieces of a thread are in the order of their ends and do not overlap.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::places::{Place, Places};
@@ -212,6 +215,7 @@ pub struct Timeline {
     pub places: Places,
     /// The markers with the requested name, by process.
     pub markers: Vec<(ProcessIndex, MarkerInterval)>,
+    by_number: OnceCell<HashMap<u64, Vec<(Interval, ProcessIndex)>>>,
 }
 
 impl Timeline {
@@ -237,17 +241,27 @@ impl Timeline {
     /// has executed have the same number.
     #[must_use]
     pub fn process_at(&self, system_pid: u64, at_ns: i64) -> Option<ProcessIndex> {
-        let all = self.indexed().filter_map(|(index, process)| {
-            let life = process.life()?;
-            (process.system_pid == Some(system_pid)).then_some((index, life))
-        });
+        let programs = self.by_number().get(&system_pid)?;
         let distance = |life: Interval| {
             let before = life.start_ns.saturating_sub(at_ns);
             let after = at_ns.saturating_sub(life.end_ns);
             before.max(after).max(0)
         };
-        let (index, _) = all.min_by_key(|(_, life)| distance(*life))?;
-        Some(index)
+        let nearest = programs.iter().min_by_key(|(life, _)| distance(*life))?;
+        Some(nearest.1)
+    }
+
+    /// The programs of each number of the system, with their lives. Made at the first call.
+    fn by_number(&self) -> &HashMap<u64, Vec<(Interval, ProcessIndex)>> {
+        self.by_number.get_or_init(|| {
+            let mut all: HashMap<u64, Vec<(Interval, ProcessIndex)>> = HashMap::new();
+            for (index, process) in self.indexed() {
+                if let (Some(number), Some(life)) = (process.system_pid, process.life()) {
+                    all.entry(number).or_default().push((life, index));
+                }
+            }
+            all
+        })
     }
 }
 

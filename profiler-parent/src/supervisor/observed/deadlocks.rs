@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use profiler_waits::{Blocker, ThreadKey, cycle, stuck_threads};
+use profiler_waits::{Blocker, ThreadKey, are_stuck, cycle, depended_on, stuck_threads};
 
 use super::reader_commands::now;
 
@@ -20,6 +20,8 @@ use super::reader_commands::now;
 const STANDS: Duration = Duration::from_secs(2);
 /// The time between two checks.
 const CHECK: Duration = Duration::from_secs(1);
+/// How long a note is kept if there are too many.
+const NOTE_LASTS: Duration = Duration::from_secs(10);
 /// The maximum number of waits that are noted.
 const MAX_NOTED: usize = 16_384;
 
@@ -41,7 +43,8 @@ pub(super) type StuckThread = (ThreadKey, String);
 #[derive(Debug)]
 pub(super) struct DeadlockWatch {
     noted: BTreeMap<ThreadKey, NotedWait>,
-    suspected: RunCounts,
+    /// By cycle: the threads on which it depends.
+    suspected: BTreeMap<Vec<ThreadKey>, RunCounts>,
     reported: BTreeSet<Vec<ThreadKey>>,
     next_check: Instant,
 }
@@ -50,7 +53,7 @@ impl DeadlockWatch {
     pub(super) fn new() -> Self {
         Self {
             noted: BTreeMap::new(),
-            suspected: RunCounts::new(),
+            suspected: BTreeMap::new(),
             reported: BTreeSet::new(),
             next_check: now() + CHECK,
         }
@@ -69,12 +72,17 @@ impl DeadlockWatch {
             label,
             since,
         };
-        if self.noted.len() < MAX_NOTED || self.noted.contains_key(&key) {
+        if self.noted.len() >= MAX_NOTED {
+            // Most of them are of threads that have run since, or have ended.
+            self.noted
+                .retain(|_, noted| since - noted.since < NOTE_LASTS);
+        }
+        if self.noted.len() < MAX_NOTED {
             self.noted.insert(key, noted);
         }
     }
 
-    /// The deadlock that has become certain, if a check is due.
+    /// A deadlock that has become certain, if a check is due.
     pub(super) fn check(&mut self) -> Option<Vec<StuckThread>> {
         let moment = now();
         if moment < self.next_check {
@@ -88,21 +96,43 @@ impl DeadlockWatch {
         let waits: BTreeMap<ThreadKey, Blocker> = old
             .map(|(key, noted)| (*key, noted.blocker.clone()))
             .collect();
-        let stuck = self.stuck(&waits);
-        let counts: RunCounts = stuck
-            .iter()
-            .filter_map(|key| Some((*key, runs(*key)?)))
-            .collect();
-        let is_certain = !counts.is_empty() && counts == self.suspected;
-        self.forget_ended(&stuck, &counts);
-        self.suspected = counts;
-        let found = cycle(&waits, &stuck);
-        if !is_certain || found.is_empty() || !self.reported.insert(found.clone()) {
-            return None;
+        let suspected = std::mem::take(&mut self.suspected);
+        let mut rest = self.stuck(&waits);
+        let mut certain = None;
+        loop {
+            let found = cycle(&waits, &rest);
+            let Some(first) = found.first() else { break };
+            let all = depended_on(&waits, &rest, *first);
+            rest.retain(|key| !all.contains(key));
+            if self.reported.contains(&found) {
+                continue;
+            }
+            let Some(counts) = self.run_counts(&all) else {
+                continue;
+            };
+            if certain.is_none() && suspected.get(&found) == Some(&counts) && are_stuck(&all) {
+                self.reported.insert(found.clone());
+                certain = Some(found);
+            } else {
+                self.suspected.insert(found, counts);
+            }
         }
         let label = |key: &ThreadKey| Some(self.noted.get(key)?.label.clone());
+        let found = certain?;
         let found = found.iter().filter_map(|key| Some((*key, label(key)?)));
         Some(found.collect())
+    }
+
+    /// How often each of these threads has run. `None` if one of them has ended: its note is
+    /// forgotten.
+    fn run_counts(&mut self, all: &BTreeSet<ThreadKey>) -> Option<RunCounts> {
+        let count = |key: &ThreadKey| (*key, runs(*key));
+        let counts: Vec<(ThreadKey, Option<u64>)> = all.iter().map(count).collect();
+        for (key, _) in counts.iter().filter(|(_, count)| count.is_none()) {
+            self.noted.remove(key);
+        }
+        let counts = counts.into_iter();
+        counts.map(|(key, count)| Some((key, count?))).collect()
     }
 
     /// The threads that are stuck. The lists of threads are read only if threads would be stuck if
@@ -121,13 +151,6 @@ impl DeadlockWatch {
             return BTreeSet::new();
         }
         stuck_threads(waits, &threads)
-    }
-
-    /// Forgets the notes of threads that have ended.
-    fn forget_ended(&mut self, stuck: &BTreeSet<ThreadKey>, counts: &RunCounts) {
-        for key in stuck.iter().filter(|key| !counts.contains_key(*key)) {
-            self.noted.remove(key);
-        }
     }
 
     /// Forgets the notes of a process that has ended or executes another program.

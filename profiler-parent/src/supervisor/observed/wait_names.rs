@@ -49,7 +49,7 @@ impl WaitNames {
         let here = (pid.get(), thread);
         match self.resolver.resolve(here, &call, &all, &mut memory) {
             Some(target) => {
-                let blocker = Blocker::of(&call, &target);
+                let blocker = Blocker::of(pid.get(), &call, &target);
                 let name = self.name(pid, target);
                 let key = ThreadKey {
                     process: pid.get(),
@@ -75,6 +75,7 @@ impl WaitNames {
     /// Notes that a program has ended.
     pub(super) fn forget(&mut self, pid: ProcessId) {
         self.deadlocks.forget(pid.get());
+        self.resolver.forget(pid.get());
     }
 
     fn name(&self, pid: ProcessId, target: WaitTarget) -> Option<String> {

@@ -50,6 +50,7 @@ impl ObservedReader {
         if processes.records_itself(pid) {
             return;
         }
+        self.read_outside(pid);
         self.end_earlier_program(pid);
         let processes = &self.context.processes;
         if self.is_observed(pid)
@@ -60,6 +61,19 @@ impl ObservedReader {
         }
         if let Err(process) = self.begin_outside(process, facts) {
             self.list_unprofiled(process, Some(facts));
+        }
+    }
+
+    /// Reads the program that is observed from outside in this process, if there is one: the reading
+    /// finds out whether the process has executed another program.
+    fn read_outside(&mut self, pid: ProcessId) {
+        let mut programs = self.programs.iter();
+        let found = programs.find(|(_, reading)| {
+            let program = &reading.program;
+            program.pid == pid && program.is_outside()
+        });
+        if let Some(key) = found.map(|(key, _)| *key) {
+            self.read(key, true);
         }
     }
 
