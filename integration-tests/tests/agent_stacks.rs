@@ -128,6 +128,45 @@ fn code_without_tables_is_unwound_with_its_frame_pointers() -> anyhow::Result<()
     Ok(())
 }
 
+/// A function in assembly that uses the frame pointer for a null, as those of OpenSSL do. Its table
+/// finds the caller with a register that no sample has.
+#[cfg(target_arch = "x86_64")]
+const ODD: &str = r#"
+#include <time.h>
+long odd(long n);
+__asm__(".globl odd\n.type odd, @function\nodd: .cfi_startproc\n"
+        "lea (%rsp), %rax\n.cfi_def_cfa rax, 8\npush %rbp\n.cfi_offset rbp, -16\nxor %ebp, %ebp\n"
+        "1: dec %rdi\njnz 1b\n"
+        "pop %rbp\n.cfi_def_cfa rsp, 8\n.cfi_restore rbp\nret\n.cfi_endproc\n.size odd, . - odd\n");
+int main(void) {
+    struct timespec at = {0};
+    while (at.tv_sec * 1000 + at.tv_nsec / 1000000 < 400) {
+        odd(100000);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
+    }
+    return 0;
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_stack_that_a_table_does_not_describe_is_marked_as_truncated() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let program = place.compile("odd", ODD, &["-O1"])?;
+    let stacks = stacks(&place, &[program.as_os_str()])?;
+    let is_of = |stack: &&String| stack.contains(";odd ");
+    assert!(stacks.iter().any(|stack| is_of(&stack)), "{stacks:#?}");
+    for stack in stacks.iter().filter(is_of) {
+        let is_whole = stack.contains(";_start;"); // the thread has the name `main`, too
+        assert!(
+            is_whole || stack.contains(";(truncated stack);odd "),
+            "{stack}"
+        );
+    }
+    Ok(())
+}
+
 #[test]
 fn a_program_whose_path_is_no_text_has_names_and_whole_stacks() -> anyhow::Result<()> {
     own_process!();

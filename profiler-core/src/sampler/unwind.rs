@@ -374,6 +374,7 @@ impl<'a, S: StackWords> Walk<'a, S> {
         let uncovered = Uncovered {
             at,
             is_in_module,
+            has_link: self.stack.registers.fp != 0,
             read: &|address| self.read(address),
             code,
             standing: &|address| self.find_standing(self.snapshot.module(address), address),
@@ -407,6 +408,16 @@ impl<'a, S: StackWords> Walk<'a, S> {
             |regs: &mut UnwindRegsNative| tables.unwind_frame(at, regs, rules, &mut &read);
         let before = *regs;
         let next = unwind_frame(regs);
+        if next == Ok(None) && frame_pointer(&before) == 0 && cfg!(target_arch = "x86_64") {
+            // For a table that it does not understand, framehop follows the frame pointer, and takes a
+            // null for the end of the stack. A table that says so does it for any frame pointer.
+            let mut other = before;
+            set_frame_pointer(&mut other, UNKNOWN_FRAME_POINTER);
+            return unwind_frame(&mut other).and_then(|next| match next {
+                None => Ok(None),
+                Some(_) => Err(Error::DidNotAdvance),
+            });
+        }
         if next.is_ok() || frame_pointer(&before) != UNKNOWN_FRAME_POINTER {
             return next;
         }

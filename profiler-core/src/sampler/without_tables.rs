@@ -14,6 +14,10 @@
 //! frame pointer is still that of a caller. The call before a return address tells which is right:
 //! it calls a function near the innermost instruction ([`Fit`]).
 //!
+//! A null frame pointer ends the chain of frame records. If the register was null when the thread was
+//! interrupted, it may also be a value of assembly that uses the register for another purpose. The
+//! stack is whole then only if it ends where a program starts ([`Uncovered::is_program_start`]).
+//!
 //! Invariants: any registers, words and code are accepted. If nothing fits, unwinding fails, and the
 //! stack is marked as cut; no frame is made up.
 
@@ -28,6 +32,9 @@ use super::return_address::{Call, Standing};
 
 /// The maximum distance of an instruction from the start of its function.
 const MAX_FUNCTION: u64 = 1 << 16;
+/// The number of words between the stack pointer of the first function and the program's arguments:
+/// it aligns the stack pointer, and pushes arguments of the C library's function.
+const WORDS_OF_START: u64 = 8;
 /// Below, no program has code.
 const LOWEST_CODE: u64 = 0x1_0000;
 
@@ -36,6 +43,8 @@ pub(super) struct Uncovered<'a> {
     pub(super) at: FrameAddress,
     /// Whether the function is in a file.
     pub(super) is_in_module: bool,
+    /// Whether the frame pointer was not null when the thread was interrupted.
+    pub(super) has_link: bool,
     /// Reads a word of the stack.
     pub(super) read: &'a dyn Fn(u64) -> Result<u64, ()>,
     /// The code of the process, if it may be read.
@@ -96,7 +105,13 @@ impl Uncovered<'_> {
     fn by_frame_pointer(&self, regs: &mut UnwindRegsNative) -> Result<Option<u64>, Error> {
         let is_caller = self.at.is_return_address();
         if frame_pointer(regs) == 0 && is_caller {
-            return Ok(None); // the outermost function begins with this value
+            // The outermost function begins with this value.
+            let is_outermost = self.has_link || self.is_program_start(stack_pointer(regs));
+            return if is_outermost {
+                Ok(None)
+            } else {
+                Err(Error::FramepointerUnwindingMovedBackwards)
+            };
         }
         let record = self.record(regs)?;
         if record.return_address == 0 && is_caller {
@@ -114,6 +129,22 @@ impl Uncovered<'_> {
         } else {
             Err(Error::DidNotAdvance)
         }
+    }
+
+    /// Whether a stack pointer is that of a program's first function. Near it are the number of the
+    /// arguments, their addresses, which are higher, and a null.
+    fn is_program_start(&self, sp: u64) -> bool {
+        let first = sp & !7;
+        let mut places = (0..=WORDS_OF_START).filter_map(|word| first.checked_add(word * 8));
+        let is_at = |place: u64| {
+            let count = self.word(place).ok().filter(|count| *count != 0)?;
+            let arguments = place.checked_add(8)?;
+            let end = count
+                .checked_mul(8)
+                .and_then(|bytes| arguments.checked_add(bytes))?;
+            Some(self.word(arguments).ok()? > end && self.word(end).ok()? == 0)
+        };
+        places.any(|place| is_at(place) == Some(true))
     }
 
     /// The record to which the frame pointer points.

@@ -113,6 +113,25 @@ fn code_without_tables_is_unwound_with_frame_records_up_to_a_null_frame_pointer(
 }
 
 #[test]
+fn a_register_that_assembly_uses_for_a_null_does_not_end_the_stack() {
+    let words = [CALLER + 5, 7, 7, 7, 7, 7];
+    let (found, is_cut) = frames(&FakeCode::new(), (LEAF + 9, STACK, 0), &words);
+    assert_eq!(found, [LEAF + 9, CALLER + 5]);
+    assert!(is_cut, "the caller of the caller is not known");
+}
+
+#[test]
+fn the_first_function_of_a_program_ends_the_stack() {
+    let arguments = [2, STACK + 0x100, STACK + 0x108, 0, STACK + 0x110, 0];
+    for pushed in [0, 1, 3] {
+        let words = [&[CALLER + 5][..], &vec![7; pushed], &arguments].concat();
+        let (found, is_cut) = frames(&FakeCode::new(), (LEAF + 9, STACK, 0), &words);
+        assert_eq!(found, [LEAF + 9, CALLER + 5]);
+        assert!(!is_cut, "{pushed}");
+    }
+}
+
+#[test]
 fn a_value_that_is_behind_no_call_is_no_frame() {
     let cases = [LEAF, CALLER, CALLER + 4, FILE + 0x100, 0x1133, STACK + 0x18];
     for value in cases {
