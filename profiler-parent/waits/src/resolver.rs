@@ -306,7 +306,14 @@ impl WaitResolver {
     /// Reads the descriptors of all processes. `None` if it is too early for that.
     fn read_descriptors(&mut self, processes: &dyn Fn() -> Vec<u32>) -> Option<()> {
         let ends = &mut self.ends;
-        self.descriptors_read.read(|| ends.read(&processes()))
+        self.descriptors_read.read(|| {
+            let mut all = processes();
+            // A process may have been forked a moment ago, and not be among them yet.
+            all.extend(all.clone().into_iter().flat_map(tasks::started_by));
+            all.sort_unstable();
+            all.dedup();
+            ends.read(&all);
+        })
     }
 
     /// Reads the connections of TCP. `None` if it is too early for that.
@@ -470,6 +477,21 @@ mod tests {
     }
 
     #[test]
+    fn a_child_that_is_not_listed_yet_is_found() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = descriptor(child.stdout.as_ref().unwrap());
+        let read = call(libc::SYS_read, [output, 0, 0]);
+        let found = resolve(read, &[std::process::id()]);
+        assert_eq!(found.holders, Holders::Processes(vec![child.id()]));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn a_reader_of_a_pipe_waits_for_its_writer() {
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
@@ -482,7 +504,7 @@ mod tests {
         let target = resolve(read, &[std::process::id(), pid]);
         let of_child = (WaitKind::Pipe, Holders::Processes(vec![pid]));
         assert_eq!(told(target), of_child);
-        let unknown = resolve(read, &[std::process::id()]);
+        let unknown = resolve(read, &[]);
         assert_eq!(unknown.holders, Holders::NotRecorded);
         drop(child.stdin.take());
         child

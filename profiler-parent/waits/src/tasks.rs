@@ -12,18 +12,23 @@ const MAX_CHILDREN: usize = 64;
 
 /// The children of a process that have not ended, ascending.
 pub(crate) fn children(process: u32) -> Vec<u32> {
+    let mut all = started_by(process);
+    all.retain(|child| !has_ended(*child));
+    all.sort_unstable();
+    all
+}
+
+/// The children of a process, also those that have ended and are not waited for.
+pub(crate) fn started_by(process: u32) -> Vec<u32> {
     let list = |thread: u32| {
         let path = format!("/proc/{process}/task/{thread}/children");
         fs::read_to_string(path).unwrap_or_default()
     };
-    let mut all: Vec<u32> = threads(process)
+    threads(process)
         .iter()
         .flat_map(|thread| numbers(&list(*thread)))
         .take(MAX_CHILDREN)
-        .filter(|child| !has_ended(*child))
-        .collect();
-    all.sort_unstable();
-    all
+        .collect()
 }
 
 /// The child of a process with this number in the namespace of the process.
