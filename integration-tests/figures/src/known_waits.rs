@@ -35,8 +35,8 @@ const CROWD_SECONDS: &str = "3";
 const CROWD_RUNS: usize = 7;
 /// The length of each wait for a known holder, the number of waits of each kind, and the number of
 /// rounds of the program that knows its critical path.
-const HOLDER_MS: u32 = 40;
-const HOLDER_WAITS: u32 = 10;
+const HOLDER_MS: u32 = 400;
+const HOLDER_WAITS: u32 = 2;
 const PATH_ROUNDS: u32 = 20;
 
 /// All figures of known waits.

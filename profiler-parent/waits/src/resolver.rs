@@ -2,8 +2,7 @@
 //!
 //! Called by one thread, which looks at waiting threads. Invariants: at most [`MAX_LOOK_UPS`]
 //! look-ups a second are made. The descriptors of all processes and the connections of TCP are read
-//! only for an unknown object. Each uses at most 1/[`READ_SHARE`] of a processor while a reading
-//! takes less than 10 ms.
+//! only for an unknown object. Each uses at most 1/[`READ_SHARE`] of a processor.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -25,10 +24,10 @@ const MAX_LOOK_UPS: u32 = 400;
 /// of the tables of TCP.
 const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 /// How many times longer a pause is than the processor time of the reading before it.
-const READ_SHARE: u32 = 50;
+const READ_SHARE: u32 = 25;
 /// How long the target of a wait for a set is kept.
 const MAX_LOCK_BYTES: u64 = 1 << 20;
-const SETS_LAST: Duration = Duration::from_millis(500);
+const SETS_LAST: Duration = Duration::from_millis(100);
 /// The offset of the owner's number from the lock word of a mutex of glibc.
 const OWNER_AT: u64 = 8;
 
@@ -53,7 +52,7 @@ pub struct WaitResolver {
     second: Instant,
     look_ups: u32,
     /// The waits for sets of descriptors that were looked up since `sets_read`.
-    sets: HashMap<(u32, Result<Vec<Member>, i32>), WaitTarget>,
+    sets: HashMap<(u32, i32), WaitTarget>,
     sets_read: Instant,
 }
 
@@ -145,7 +144,7 @@ impl WaitResolver {
         }
     }
 
-    /// The wait for a set of descriptors. It has many members, so it is looked up once in
+    /// The wait for a set of descriptors. A set of epoll has many members, so it is looked up once in
     /// [`SETS_LAST`].
     fn for_set(
         &mut self,
@@ -163,19 +162,15 @@ impl WaitResolver {
             WaitSubject::Select { count, reads } => selected(count, reads, memory),
             _ => Vec::new(),
         };
-        // A set of epoll has a number. Other sets are often at the same place on the stack.
-        let set = match set {
-            WaitSubject::Epoll(descriptor) => Err(descriptor),
-            _ => Ok(members.clone()),
+        // Another list is cheap to read, and may have the same place and the same numbers.
+        let WaitSubject::Epoll(descriptor) = set else {
+            return self.for_all(waiter, &members, processes);
         };
-        let key = (waiter.table.process, set);
+        let key = (waiter.table.process, descriptor);
         if let Some(known) = self.sets.get(&key) {
             return Some(known.clone());
         }
-        let members = match &key {
-            (_, Err(descriptor)) => waiter.table.members_of_epoll(*descriptor, MAX_MEMBERS),
-            _ => members,
-        };
+        let members = waiter.table.members_of_epoll(descriptor, MAX_MEMBERS);
         let target = self.for_all(waiter, &members, processes)?;
         self.sets.insert(key, target.clone());
         Some(target)
@@ -395,11 +390,17 @@ fn for_word(
         (Some((other, owner)), _) if other == process => {
             WaitTarget::new(WaitKind::Mutex, Holders::Thread(owner))
         }
-        (Some((other, _)), LockScope::Shared) if processes().contains(&other) => {
+        (Some((other, _)), LockScope::Shared) if is_recorded(other, &processes()) => {
             WaitTarget::new(WaitKind::Mutex, Holders::Processes(vec![other]))
         }
         _ => unknown(),
     }
+}
+
+/// Whether a process is one of these, or a child of one that was forked a moment ago.
+fn is_recorded(process: u32, all: &[u32]) -> bool {
+    let parent = || tasks::parent(process);
+    all.contains(&process) || parent().is_some_and(|parent| all.contains(&parent))
 }
 
 /// The system's list of file locks, or its beginning.

@@ -51,6 +51,11 @@ pub(crate) fn thread(process: u32, number: u32) -> Option<(u32, u32)> {
     Some((process, found))
 }
 
+/// The process that has started this one.
+pub(crate) fn parent(process: u32) -> Option<u32> {
+    status(process, process, "PPid:")?.parse().ok()
+}
+
 fn threads(process: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{process}/task"));
     let entries = entries.into_iter().flatten().flatten().take(MAX_THREADS);
