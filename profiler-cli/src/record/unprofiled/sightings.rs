@@ -50,6 +50,8 @@ struct Sighting {
     first: Duration,
     last: Duration,
     stage: Stage,
+    /// Whether the session has listed the process when it was asked last.
+    was_listed: bool,
 }
 
 /// How far a program is examined.
@@ -91,6 +93,7 @@ impl Sightings {
                 first: now,
                 last: now,
                 stage: Stage::New,
+                was_listed: false,
             };
             self.seen.insert(program, sighting);
         } else {
@@ -136,8 +139,13 @@ impl Sighting {
         if self.stage == Stage::Settled || self.last.saturating_sub(self.first) < least {
             return None;
         }
-        if is_listed() {
-            self.stage = Stage::Settled;
+        self.was_listed = is_listed();
+        if self.was_listed {
+            // What is listed may be an earlier program of the process, which the session has not
+            // ended yet. A program that certainly makes no file is asked about again.
+            if !self.finding.reason.is_certain() {
+                self.stage = Stage::Settled;
+            }
             return None;
         }
         self.stage = Stage::Settled;
@@ -150,7 +158,8 @@ impl Sighting {
     /// What is to be reported when the program has ended. A program that was seen briefly may have
     /// recorded, unless that is impossible.
     fn rest(self) -> Option<Finding> {
-        let is_due = self.stage == Stage::New && self.finding.reason.is_certain();
+        let is_new = self.stage == Stage::New && !self.was_listed;
+        let is_due = is_new && self.finding.reason.is_certain();
         is_due.then_some(self.finding)
     }
 }
@@ -193,6 +202,31 @@ mod tests {
         assert_eq!(reported, Some(finding(7, Reason::Static)));
         assert_eq!(see(&mut sightings, 7, LATER, Reason::Static), None);
         assert_eq!(sightings.rest(), []);
+    }
+
+    #[test]
+    fn a_program_without_a_file_is_reported_when_the_one_before_is_no_longer_listed() {
+        let mut sightings = Sightings::default();
+        let mut see = |now: u64, is_listed: bool, reason: Reason| {
+            let program = program(7, 1, "/bin/program");
+            let now = Duration::from_secs(now);
+            sightings.see(program, now, || is_listed, || finding(7, reason))
+        };
+        assert_eq!(see(1, true, Reason::Static), None);
+        assert_eq!(see(2, true, Reason::Static), None);
+        assert_eq!(
+            see(3, false, Reason::Static),
+            Some(finding(7, Reason::Static))
+        );
+        assert_eq!(see(4, false, Reason::Static), None, "once");
+        let mut joined = Sightings::default();
+        for now in 1..4 {
+            let program = program(8, 1, "/bin/joins");
+            let now = Duration::from_secs(now);
+            let seen = joined.see(program, now, || true, || finding(8, Reason::Static));
+            assert_eq!(seen, None);
+        }
+        assert_eq!(joined.rest(), [], "it has recorded itself");
     }
 
     #[test]
