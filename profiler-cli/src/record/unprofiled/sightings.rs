@@ -22,6 +22,9 @@ const SEEN_FOR_IF_CERTAIN: Duration = Duration::from_millis(20);
 /// record the process and reports that soon, and a forked process usually executes another program.
 const SEEN_FOR_IF_SILENT: Duration = Duration::from_millis(200);
 
+/// The same for a process that certainly makes no file and is listed.
+const SEEN_FOR_IF_LISTED: Duration = Duration::from_millis(300);
+
 /// A process that does not record, for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
@@ -141,12 +144,14 @@ impl Sighting {
         }
         self.was_listed = is_listed();
         if self.was_listed {
-            // What is listed may be an earlier program of the process, which the session has not
-            // ended yet. A program that certainly makes no file is asked about again.
-            if !self.finding.reason.is_certain() {
-                self.stage = Stage::Settled;
+            // What is listed may be an earlier program of the process, whose end the session has not
+            // noticed. The session decides whether it is, if this program certainly makes no file.
+            let is_certain = self.finding.reason.is_certain();
+            if is_certain && self.last.saturating_sub(self.first) < SEEN_FOR_IF_LISTED {
+                return None;
             }
-            return None;
+            self.stage = Stage::Settled;
+            return is_certain.then(|| self.finding.clone());
         }
         self.stage = Stage::Settled;
         if self.finding.reason == Reason::Silent {
@@ -205,28 +210,19 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_a_file_is_reported_when_the_one_before_is_no_longer_listed() {
+    fn a_program_without_a_file_is_reported_also_if_the_one_before_stays_listed() {
         let mut sightings = Sightings::default();
-        let mut see = |now: u64, is_listed: bool, reason: Reason| {
+        let mut see = |now: u64, reason: Reason| {
             let program = program(7, 1, "/bin/program");
-            let now = Duration::from_secs(now);
-            sightings.see(program, now, || is_listed, || finding(7, reason))
+            let now = Duration::from_millis(now);
+            sightings.see(program, now, || true, || finding(7, reason))
         };
-        assert_eq!(see(1, true, Reason::Static), None);
-        assert_eq!(see(2, true, Reason::Static), None);
-        assert_eq!(
-            see(3, false, Reason::Static),
-            Some(finding(7, Reason::Static))
-        );
-        assert_eq!(see(4, false, Reason::Static), None, "once");
-        let mut joined = Sightings::default();
-        for now in 1..4 {
-            let program = program(8, 1, "/bin/joins");
-            let now = Duration::from_secs(now);
-            let seen = joined.see(program, now, || true, || finding(8, Reason::Static));
-            assert_eq!(seen, None);
-        }
-        assert_eq!(joined.rest(), [], "it has recorded itself");
+        assert_eq!(see(1000, Reason::Static), None);
+        assert_eq!(see(1100, Reason::Static), None);
+        let reported = see(1400, Reason::Static);
+        assert_eq!(reported, Some(finding(7, Reason::Static)));
+        assert_eq!(see(1500, Reason::Static), None, "once");
+        assert_eq!(sightings.rest(), []);
     }
 
     #[test]
