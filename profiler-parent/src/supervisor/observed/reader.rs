@@ -32,6 +32,7 @@ use crate::process_table::{ObservedTime, UnprofiledProcess};
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
 use beginnings::Met;
+use outside_beginnings::TRIED_FOR;
 
 /// The time between two passes while programs run. While all are idle, it is longer, see `turns`.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -85,7 +86,8 @@ pub(super) struct ObservedReader {
     /// The samples of the processes without a file.
     system_samples: SystemSamples,
     /// Processes without a file, to be observed from outside after the present pass.
-    newcomers: Vec<UnprofiledProcess>,
+    /// Each has the time up to which this is tried.
+    newcomers: Vec<(UnprofiledProcess, Instant)>,
     is_paused: bool,
     /// The processor time of the programs that have ended.
     time_of_ended: ObservedTime,
@@ -290,7 +292,9 @@ impl ObservedReader {
                 self.end_outside(pid, Ending::Recorder);
                 self.end_earlier_program(pid);
             }
-            ReaderCommand::ObserveOutside(process) => self.newcomers.push(process),
+            ReaderCommand::ObserveOutside(process) => {
+                self.newcomers.push((process, now() + TRIED_FOR))
+            }
             ReaderCommand::Pause(is_paused) => self.pause(is_paused),
             ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}

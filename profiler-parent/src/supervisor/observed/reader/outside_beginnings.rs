@@ -6,6 +6,7 @@
 //! later, the observation from outside ends at that moment.
 
 use std::ffi::OsString;
+use std::time::{Duration, Instant};
 
 use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_core::internal::observed::{ObservedClock, ObservedPlace};
@@ -20,6 +21,7 @@ use super::super::arrivals::{Arrival, descriptor_of};
 use super::super::mapped_files::mapped_files;
 use super::super::outside::OutsideProcess;
 use super::super::program_file::ProgramFile;
+use super::super::reader_commands::now;
 use super::super::reading::Reading;
 use super::beginnings::Unplaced;
 use super::{LOOKS, ObservedReader};
@@ -29,16 +31,19 @@ use crate::sys::{ProcessFacts, facts_of};
 /// The time between two steps of the clock that tells when a process began.
 const STEP_NS: u64 = 1_000_000_000 / 100;
 
+/// How long the beginning is tried.
+pub(super) const TRIED_FOR: Duration = Duration::from_millis(500);
+
 impl ObservedReader {
     /// Observes the processes for which the application has asked. Not within a pass.
     pub(super) fn observe_newcomers(&mut self) {
-        for process in std::mem::take(&mut self.newcomers) {
-            self.observe_outside(process);
+        for (process, until) in std::mem::take(&mut self.newcomers) {
+            self.observe_outside(process, until);
         }
     }
 
     /// Observes a process from outside. Lists it with the reason if that is not possible.
-    fn observe_outside(&mut self, process: UnprofiledProcess) {
+    fn observe_outside(&mut self, process: UnprofiledProcess, until: Instant) {
         let Some(facts) = facts_of(process.pid) else {
             // Its file may be among the unread ones.
             self.looks_left = LOOKS;
@@ -53,10 +58,14 @@ impl ObservedReader {
         self.read_outside(pid);
         self.end_earlier_program(pid);
         let processes = &self.context.processes;
-        if self.is_observed(pid)
+        let is_known = self.is_observed(pid)
             || processes.is_settled(pid, facts.start)
-            || self.has_unread_file(pid)
-        {
+            || self.has_unread_file(pid);
+        if is_known {
+            // That may be an earlier program of the process, whose end is not noted everywhere yet.
+            if now() < until {
+                self.newcomers.push((process, until));
+            }
             return;
         }
         if let Err(process) = self.begin_outside(process, facts) {
