@@ -566,6 +566,7 @@ mod tests {
     fn a_mutex_has_its_owner_and_another_word_has_none() {
         let (numbers, number) = std::sync::mpsc::channel();
         let (done, waits) = std::sync::mpsc::channel::<()>();
+        #[allow(clippy::disallowed_methods)] // a thread of the test
         let owner = std::thread::spawn(move || {
             numbers.send(rustix::thread::gettid()).unwrap();
             let _ = waits.recv();
