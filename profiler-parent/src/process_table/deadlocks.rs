@@ -31,7 +31,7 @@ pub struct DeadlockedWait {
     pub name: String,
     /// Its number.
     pub thread: u32,
-    /// The label that its samples have: *waiting for NAME [NUMBER] (KIND)*.
+    /// The label that its samples have: `waiting for NAME [NUMBER] (KIND)`.
     pub label: String,
 }
 

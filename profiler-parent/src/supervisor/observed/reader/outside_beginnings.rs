@@ -34,6 +34,11 @@ const STEP_NS: u64 = 1_000_000_000 / 100;
 /// How long the beginning is tried.
 pub(super) const TRIED_FOR: Duration = Duration::from_millis(500);
 
+/// Whether this process can open another descriptor at present.
+fn has_descriptors() -> bool {
+    std::fs::File::open("/dev/null").is_ok()
+}
+
 impl ObservedReader {
     /// Observes the processes for which the application has asked. Not within a pass.
     pub(super) fn observe_newcomers(&mut self) {
@@ -92,9 +97,12 @@ impl ObservedReader {
         let names = self.directory.names().unwrap_or_default();
         let is_its_own = |name: &OsString| name.as_encoded_bytes().starts_with(begins.as_bytes());
         let mut own = names.iter().filter(|name| is_its_own(name));
-        // An unfinished file may be one that is kept in reserve for a child.
-        let is_finished =
-            |name: &OsString| ObservedFile::open(&self.directory.path().join(name)).is_ok();
+        // An unfinished file may be one that is kept in reserve for a child. A file that cannot be
+        // opened for lack of descriptors is read later.
+        let is_finished = |name: &OsString| {
+            let opened = ObservedFile::open(&self.directory.path().join(name));
+            opened.is_ok() || !has_descriptors()
+        };
         own.any(|name| self.is_new(name) && is_finished(name))
     }
 
