@@ -94,7 +94,9 @@ impl ObservedReader {
     /// Whether the directory has an unread file that may be that of the process.
     fn has_unread_file(&self, pid: ProcessId) -> bool {
         let begins = format!("{:016x}.", pid.get());
-        let names = self.directory.names().unwrap_or_default();
+        let Ok(names) = self.directory.names() else {
+            return !has_descriptors();
+        };
         let is_its_own = |name: &OsString| name.as_encoded_bytes().starts_with(begins.as_bytes());
         let mut own = names.iter().filter(|name| is_its_own(name));
         // An unfinished file may be one that is kept in reserve for a child. A file that cannot be
