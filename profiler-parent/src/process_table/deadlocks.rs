@@ -11,6 +11,7 @@ use profiler_core::ids::ProcessId;
 use super::ProcessTable;
 
 /// The maximum number of deadlocks that are kept.
+#[cfg(observing)]
 const MAX_DEADLOCKS: usize = 64;
 
 /// Threads that wait for each other, so that none of them can go on.
