@@ -20,7 +20,7 @@ use super::covered_time::{CoveredTime, time_of_ns};
 use super::looking::MAX_UNTAKEN;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_threads::{ObservedThread, ThreadTable};
-use super::schedule::{now, reader_time};
+use super::schedule::now;
 use super::stack_copy::STACK_BYTES;
 use super::unwind::Copied;
 use super::wait_period::{WaitContext, WaitPlace};
@@ -28,7 +28,7 @@ use super::writer::SampleSpan;
 use crate::entry::stack::Frame;
 use crate::ids::ThreadId;
 use crate::sys::native::other_process::{MemoryKind, OtherMemory, OtherProcess};
-use crate::sys::native::tasks::{Doing, Wait};
+use crate::sys::native::tasks::{self, Doing, Wait};
 use crate::time::Timestamp;
 
 /// How much the looks of one pass may do.
@@ -506,4 +506,10 @@ pub(super) fn end_wait(
     if let Some(unrecorded) = unrecorded.or(always.then_some((1, last))) {
         process.repeat_wait(tid, unrecorded, false);
     }
+}
+
+/// The processor time of the calling thread, which looks at other threads. On a busy machine, the
+/// wall time of a look is longer than its processor time.
+pub(super) fn reader_time() -> Duration {
+    Duration::from_nanos(tasks::own_cpu_ns())
 }

@@ -28,10 +28,12 @@ use super::kept_process::{KeptProcess, OpenProcess};
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_clock::ObservedClock;
 use super::observed_counters::ObservedCounters;
-use super::observed_look::{LookBudget, LookHelp, LookTaken, LookTimes, add_time, end_wait};
+use super::observed_look::{
+    LookBudget, LookHelp, LookTaken, LookTimes, add_time, end_wait, reader_time,
+};
 use super::observed_place::ObservedPlace;
 use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
-use super::schedule::{now, random_part, reader_time};
+use super::schedule::{now, random_part};
 use super::targets::listing_pause;
 use crate::ids::ThreadId;
 use crate::params::{Features, SessionParams};

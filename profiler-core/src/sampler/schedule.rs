@@ -16,12 +16,6 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// The processor time of the calling thread, which looks at other threads. On a busy machine, the
-/// wall time of a look is longer than its processor time.
-pub(super) fn reader_time() -> Duration {
-    Duration::from_nanos(crate::sys::native::tasks::own_cpu_ns())
-}
-
 /// A duration between 75 % and 125 % of `pause`, on average `pause`. The jitter prevents passes from
 /// synchronizing with periodic work of the program.
 pub(super) fn jittered(pause: Duration, at: Timestamp) -> Duration {
