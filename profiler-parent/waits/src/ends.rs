@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::call::Direction;
+use crate::clock::now;
 use crate::object::{DescriptorTable, WaitObject};
 
 /// The maximum number of descriptors of a process that are looked at.
@@ -130,11 +131,6 @@ impl Ends {
         }
         all.into_iter().collect()
     }
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }
 
 const fn table(process: u32) -> DescriptorTable {

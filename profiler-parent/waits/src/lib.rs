@@ -19,12 +19,14 @@
 #![cfg(target_os = "linux")]
 
 mod call;
+mod clock;
 mod confirm;
 mod deadlock;
 mod ends;
 mod file_locks;
 mod members;
 mod object;
+mod read_pause;
 mod resolver;
 mod target;
 mod tasks;

@@ -2,17 +2,19 @@
 //!
 //! Called by one thread, which looks at waiting threads. Invariants: at most [`MAX_LOOK_UPS`]
 //! look-ups a second are made. The descriptors of all processes and the connections of TCP are read
-//! only for an unknown object. Each uses at most 1/[`READ_SHARE`] of a processor.
+//! only for an unknown object or if they are old, with pauses (`read_pause`).
 
 use std::collections::HashMap;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
 use crate::call::{Direction, LockScope, WaitSubject, WaitingCall};
+use crate::clock::now;
 use crate::ends::Ends;
 use crate::file_locks;
 use crate::members::{MAX_MEMBERS, Member, ReadMemory, polled, selected};
 use crate::object::{DescriptorTable, WaitObject};
+use crate::read_pause::ReadPause;
 use crate::target::{Holders, WaitKind, WaitTarget};
 use crate::tasks;
 use crate::tcp::{TcpConnections, TcpPeer};
@@ -20,13 +22,9 @@ use crate::unix_sockets;
 
 /// The maximum number of look-ups a second.
 const MAX_LOOK_UPS: u32 = 400;
-/// The shortest and the longest pause between two readings of the descriptors of all processes, or
-/// of the tables of TCP.
-const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
-/// How many times longer a pause is than the processor time of the reading before it.
-const READ_SHARE: u32 = 25;
-/// How long the target of a wait for a set is kept.
+/// The maximum number of bytes that are read of the list of file locks.
 const MAX_LOCK_BYTES: u64 = 1 << 20;
+/// How long the target of a wait for a set of epoll is kept.
 const SETS_LAST: Duration = Duration::from_millis(100);
 /// The offset of the owner's number from the lock word of a mutex of glibc.
 const OWNER_AT: u64 = 8;
@@ -66,13 +64,17 @@ impl WaitResolver {
     /// A resolver that knows nothing yet.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_pauses(true)
+    }
+
+    fn with_pauses(has_pauses: bool) -> Self {
         Self {
             ends: Ends::default(),
             tcp: TcpConnections::default(),
-            descriptors_read: ReadPause::new(),
-            tcp_read: ReadPause::new(),
+            descriptors_read: ReadPause::new(has_pauses),
+            tcp_read: ReadPause::new(has_pauses),
             locks: String::new(),
-            locks_read: ReadPause::new(),
+            locks_read: ReadPause::new(has_pauses),
             second: now(),
             look_ups: 0,
             sets: HashMap::new(),
@@ -82,11 +84,7 @@ impl WaitResolver {
 
     /// A resolver that reads everything anew whenever it is asked.
     pub(crate) fn without_pauses() -> Self {
-        let mut resolver = Self::new();
-        resolver.descriptors_read.has_no_pause = true;
-        resolver.tcp_read.has_no_pause = true;
-        resolver.locks_read.has_no_pause = true;
-        resolver
+        Self::with_pauses(false)
     }
 
     /// Forgets a process that has ended.
@@ -120,9 +118,9 @@ impl WaitResolver {
         if !self.may_look_up() {
             return None;
         }
-        self.descriptors_read.is_fresh = false;
-        self.tcp_read.is_fresh = false;
-        self.locks_read.is_fresh = false;
+        self.descriptors_read.begin_wait();
+        self.tcp_read.begin_wait();
+        self.locks_read.begin_wait();
         match call.subject() {
             WaitSubject::Descriptor(descriptor, waits) => {
                 self.for_descriptor(waiter, descriptor, Some(waits), processes)
@@ -281,6 +279,11 @@ impl WaitResolver {
         process: u32,
         processes: &dyn Fn() -> Vec<u32>,
     ) -> Option<WaitTarget> {
+        if self.descriptors_read.is_old() {
+            // A holder may have closed its end, or another process may have inherited one. If it is
+            // too early, what is known counts.
+            let _ = self.read_descriptors(processes);
+        }
         let mut all = self.ends.holders(object, waits, process);
         if (all.is_empty() || all == [process]) && !self.ends.is_checked(object) {
             self.read_descriptors(processes)?;
@@ -315,42 +318,6 @@ impl WaitResolver {
     fn read_connections(&mut self) -> Option<()> {
         let tcp = &mut self.tcp;
         self.tcp_read.read(|| *tcp = TcpConnections::read())
-    }
-}
-
-/// The pause before the next reading of something that takes long to read.
-#[derive(Debug)]
-struct ReadPause {
-    next: Instant,
-    /// Whether it was read for the present wait.
-    is_fresh: bool,
-    has_no_pause: bool,
-}
-
-impl ReadPause {
-    fn new() -> Self {
-        Self {
-            next: now(),
-            is_fresh: false,
-            has_no_pause: false,
-        }
-    }
-
-    /// Calls `read`, unless this was done for the present wait. `None` if it is too early for that.
-    fn read(&mut self, read: impl FnOnce()) -> Option<()> {
-        if self.is_fresh {
-            return Some(());
-        }
-        if now() < self.next && !self.has_no_pause {
-            return None;
-        }
-        self.is_fresh = true;
-        let begin = processor_time();
-        read();
-        let cost = processor_time().saturating_sub(begin);
-        let (least, most) = READ_PAUSE;
-        self.next = now() + cost.saturating_mul(READ_SHARE).clamp(least, most);
-        Some(())
     }
 }
 
@@ -434,213 +401,5 @@ fn united(targets: &[WaitTarget]) -> Holders {
     Holders::Processes(all)
 }
 
-/// The processor time of the calling thread.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
-}
-
 #[cfg(test)]
-mod tests {
-    use std::io::Read;
-    use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixStream;
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    fn call(number: i64, arguments: [u64; 3]) -> WaitingCall {
-        WaitingCall { number, arguments }
-    }
-
-    fn resolve(call: WaitingCall, processes: &[u32]) -> WaitTarget {
-        let own = std::process::id();
-        let mut resolver = WaitResolver::new();
-        let no_memory = &mut |_: u64, _: &mut [u8]| false;
-        let processes = || processes.to_vec();
-        resolver
-            .resolve((own, own), &call, &processes, no_memory)
-            .unwrap()
-    }
-
-    /// Without the processes that are able to end the wait.
-    fn told(target: WaitTarget) -> (WaitKind, Holders) {
-        (target.kind, target.holders)
-    }
-
-    fn descriptor(of: &impl AsRawFd) -> u64 {
-        u64::try_from(of.as_raw_fd()).unwrap()
-    }
-
-    #[test]
-    fn a_child_that_is_not_listed_yet_is_found() {
-        let mut child = Command::new("cat")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = descriptor(child.stdout.as_ref().unwrap());
-        let read = call(libc::SYS_read, [output, 0, 0]);
-        let found = resolve(read, &[std::process::id()]);
-        assert_eq!(found.holders, Holders::Processes(vec![child.id()]));
-        drop(child.stdin.take());
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn a_reader_of_a_pipe_waits_for_its_writer() {
-        let mut child = Command::new("cat")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = child.id();
-        let output = descriptor(child.stdout.as_ref().unwrap());
-        let read = call(libc::SYS_read, [output, 0, 0]);
-        let target = resolve(read, &[std::process::id(), pid]);
-        let of_child = (WaitKind::Pipe, Holders::Processes(vec![pid]));
-        assert_eq!(told(target), of_child);
-        let unknown = resolve(read, &[]);
-        assert_eq!(unknown.holders, Holders::NotRecorded);
-        drop(child.stdin.take());
-        child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_end(&mut Vec::new())
-            .unwrap();
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn a_pair_of_sockets_in_one_process_waits_for_itself() {
-        let (one, _other) = UnixStream::pair().unwrap();
-        let own = std::process::id();
-        let target = resolve(call(libc::SYS_recvfrom, [descriptor(&one), 0, 0]), &[own]);
-        let itself = (WaitKind::UnixSocket, Holders::Processes(vec![own]));
-        assert_eq!(told(target), itself);
-    }
-
-    #[test]
-    fn a_connection_on_this_machine_leads_to_the_process_at_its_other_end() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let _server = listener.accept().unwrap();
-        let own = std::process::id();
-        let target = resolve(
-            call(libc::SYS_recvfrom, [descriptor(&client), 0, 0]),
-            &[own],
-        );
-        assert_eq!(told(target), (WaitKind::Tcp, Holders::Processes(vec![own])));
-        let listens = resolve(
-            call(libc::SYS_accept4, [descriptor(&listener), 0, 0]),
-            &[own],
-        );
-        assert_eq!(listens.holders, Holders::Unknown);
-    }
-
-    /// The operations on a word that only one process uses, and on one that several share.
-    const PRIVATE: u64 = 128;
-    const SHARED: u64 = 0;
-
-    /// The wait for a lock whose owner is the thread with this number.
-    fn for_lock_of(owner: u32, operation: u64) -> WaitTarget {
-        let lock = call(libc::SYS_futex, [64, operation, 2]);
-        let mut memory = |address: u64, room: &mut [u8]| {
-            assert_eq!(address, 72);
-            room.copy_from_slice(&owner.to_ne_bytes());
-            true
-        };
-        let own = std::process::id();
-        let mut resolver = WaitResolver::new();
-        let target = resolver.resolve((own, own), &lock, &|| vec![own, owner], &mut memory);
-        target.unwrap()
-    }
-
-    #[test]
-    fn a_mutex_has_its_owner_and_another_word_has_none() {
-        let (numbers, number) = std::sync::mpsc::channel();
-        let (done, waits) = std::sync::mpsc::channel::<()>();
-        #[allow(clippy::disallowed_methods)] // a thread of the test
-        let owner = std::thread::spawn(move || {
-            numbers.send(rustix::thread::gettid()).unwrap();
-            let _ = waits.recv();
-        });
-        let number = number.recv().unwrap().as_raw_nonzero().get();
-        let number = u32::try_from(number).unwrap();
-        let of_thread = (WaitKind::Mutex, Holders::Thread(number));
-        assert_eq!(told(for_lock_of(number, PRIVATE)), of_thread);
-        for no_owner in [0, std::process::id(), u32::MAX] {
-            assert_eq!(
-                for_lock_of(no_owner, PRIVATE).holders,
-                Holders::Unknown,
-                "{no_owner}"
-            );
-        }
-        drop(done);
-        owner.join().unwrap();
-    }
-
-    #[test]
-    fn a_mutex_in_shared_memory_has_the_process_of_its_owner() {
-        let mut other = Command::new("sleep").arg("100").spawn().unwrap();
-        let holders = Holders::Processes(vec![other.id()]);
-        assert_eq!(for_lock_of(other.id(), SHARED).holders, holders);
-        let private = for_lock_of(other.id(), PRIVATE).holders;
-        assert_eq!(
-            private,
-            Holders::Unknown,
-            "a number behind a word of another kind"
-        );
-        other.kill().unwrap();
-        other.wait().unwrap();
-    }
-
-    #[test]
-    fn a_list_of_descriptors_waits_for_the_only_process_among_them() {
-        let (one, _other) = UnixStream::pair().unwrap();
-        let own = std::process::id();
-        let mut resolver = WaitResolver::new();
-        let fd = one.as_raw_fd();
-        let mut memory = |_: u64, room: &mut [u8]| {
-            let entry = [fd.to_ne_bytes(), [1, 0, 0, 0]].concat();
-            room.copy_from_slice(&entry);
-            true
-        };
-        let poll = call(libc::SYS_ppoll, [64, 1, 0]);
-        let target = resolver.resolve((own, own), &poll, &|| vec![own], &mut memory);
-        let events = (WaitKind::Events, Holders::Unknown);
-        assert_eq!(
-            target.map(told),
-            Some(events),
-            "a process that could only wake itself"
-        );
-    }
-
-    #[test]
-    fn look_ups_are_limited() {
-        let mut resolver = WaitResolver::new();
-        let no_memory = &mut |_: u64, _: &mut [u8]| false;
-        let word = call(libc::SYS_futex, [64, 128, 2]);
-        let mut found = 0;
-        for _ in 0..2 * MAX_LOOK_UPS {
-            found += u32::from(
-                resolver
-                    .resolve((1, 1), &word, &Vec::new, no_memory)
-                    .is_some(),
-            );
-        }
-        assert!((MAX_LOOK_UPS..2 * MAX_LOOK_UPS).contains(&found), "{found}");
-        let sleep = call(libc::SYS_nanosleep, [0, 0, 0]);
-        assert!(
-            resolver
-                .resolve((1, 1), &sleep, &Vec::new, no_memory)
-                .is_some()
-        );
-    }
-}
+mod tests;
