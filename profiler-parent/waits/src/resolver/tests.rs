@@ -1,0 +1,198 @@
+//! Tests of the resolver: each kind of wait has the process or thread that can end it.
+
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use super::*;
+
+fn call(number: i64, arguments: [u64; 3]) -> WaitingCall {
+    WaitingCall { number, arguments }
+}
+
+fn resolve(call: WaitingCall, processes: &[u32]) -> WaitTarget {
+    let own = std::process::id();
+    let mut resolver = WaitResolver::new();
+    let no_memory = &mut |_: u64, _: &mut [u8]| false;
+    let processes = || processes.to_vec();
+    resolver
+        .resolve((own, own), &call, &processes, no_memory)
+        .unwrap()
+}
+
+/// Without the processes that are able to end the wait.
+fn told(target: WaitTarget) -> (WaitKind, Holders) {
+    (target.kind, target.holders)
+}
+
+fn descriptor(of: &impl AsRawFd) -> u64 {
+    u64::try_from(of.as_raw_fd()).unwrap()
+}
+
+#[test]
+fn a_child_that_is_not_listed_yet_is_found() {
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = descriptor(child.stdout.as_ref().unwrap());
+    let read = call(libc::SYS_read, [output, 0, 0]);
+    let found = resolve(read, &[std::process::id()]);
+    assert_eq!(found.holders, Holders::Processes(vec![child.id()]));
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_reader_of_a_pipe_waits_for_its_writer() {
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = descriptor(child.stdout.as_ref().unwrap());
+    let read = call(libc::SYS_read, [output, 0, 0]);
+    let target = resolve(read, &[std::process::id(), pid]);
+    let of_child = (WaitKind::Pipe, Holders::Processes(vec![pid]));
+    assert_eq!(told(target), of_child);
+    let unknown = resolve(read, &[]);
+    assert_eq!(unknown.holders, Holders::NotRecorded);
+    drop(child.stdin.take());
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_end(&mut Vec::new())
+        .unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_pair_of_sockets_in_one_process_waits_for_itself() {
+    let (one, _other) = UnixStream::pair().unwrap();
+    let own = std::process::id();
+    let target = resolve(call(libc::SYS_recvfrom, [descriptor(&one), 0, 0]), &[own]);
+    let itself = (WaitKind::UnixSocket, Holders::Processes(vec![own]));
+    assert_eq!(told(target), itself);
+}
+
+#[test]
+fn a_connection_on_this_machine_leads_to_the_process_at_its_other_end() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let _server = listener.accept().unwrap();
+    let own = std::process::id();
+    let target = resolve(
+        call(libc::SYS_recvfrom, [descriptor(&client), 0, 0]),
+        &[own],
+    );
+    assert_eq!(told(target), (WaitKind::Tcp, Holders::Processes(vec![own])));
+    let listens = resolve(
+        call(libc::SYS_accept4, [descriptor(&listener), 0, 0]),
+        &[own],
+    );
+    assert_eq!(listens.holders, Holders::Unknown);
+}
+
+/// The operations on a word that only one process uses, and on one that several share.
+const PRIVATE: u64 = 128;
+const SHARED: u64 = 0;
+
+/// The wait for a lock whose owner is the thread with this number.
+fn for_lock_of(owner: u32, operation: u64) -> WaitTarget {
+    let lock = call(libc::SYS_futex, [64, operation, 2]);
+    let mut memory = |address: u64, room: &mut [u8]| {
+        assert_eq!(address, 72);
+        room.copy_from_slice(&owner.to_ne_bytes());
+        true
+    };
+    let own = std::process::id();
+    let mut resolver = WaitResolver::new();
+    let target = resolver.resolve((own, own), &lock, &|| vec![own, owner], &mut memory);
+    target.unwrap()
+}
+
+#[test]
+fn a_mutex_has_its_owner_and_another_word_has_none() {
+    let (numbers, number) = std::sync::mpsc::channel();
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    #[allow(clippy::disallowed_methods)] // a thread of the test
+    let owner = std::thread::spawn(move || {
+        numbers.send(rustix::thread::gettid()).unwrap();
+        let _ = waits.recv();
+    });
+    let number = number.recv().unwrap().as_raw_nonzero().get();
+    let number = u32::try_from(number).unwrap();
+    let of_thread = (WaitKind::Mutex, Holders::Thread(number));
+    assert_eq!(told(for_lock_of(number, PRIVATE)), of_thread);
+    for no_owner in [0, std::process::id(), u32::MAX] {
+        assert_eq!(
+            for_lock_of(no_owner, PRIVATE).holders,
+            Holders::Unknown,
+            "{no_owner}"
+        );
+    }
+    drop(done);
+    owner.join().unwrap();
+}
+
+#[test]
+fn a_mutex_in_shared_memory_has_the_process_of_its_owner() {
+    let mut other = Command::new("sleep").arg("100").spawn().unwrap();
+    let holders = Holders::Processes(vec![other.id()]);
+    assert_eq!(for_lock_of(other.id(), SHARED).holders, holders);
+    let private = for_lock_of(other.id(), PRIVATE).holders;
+    assert_eq!(
+        private,
+        Holders::Unknown,
+        "a number behind a word of another kind"
+    );
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn a_list_of_descriptors_waits_for_the_only_process_among_them() {
+    let (one, _other) = UnixStream::pair().unwrap();
+    let own = std::process::id();
+    let mut resolver = WaitResolver::new();
+    let fd = one.as_raw_fd();
+    let mut memory = |_: u64, room: &mut [u8]| {
+        let entry = [fd.to_ne_bytes(), [1, 0, 0, 0]].concat();
+        room.copy_from_slice(&entry);
+        true
+    };
+    let poll = call(libc::SYS_ppoll, [64, 1, 0]);
+    let target = resolver.resolve((own, own), &poll, &|| vec![own], &mut memory);
+    let events = (WaitKind::Events, Holders::Unknown);
+    assert_eq!(
+        target.map(told),
+        Some(events),
+        "a process that could only wake itself"
+    );
+}
+
+#[test]
+fn look_ups_are_limited() {
+    let mut resolver = WaitResolver::new();
+    let no_memory = &mut |_: u64, _: &mut [u8]| false;
+    let word = call(libc::SYS_futex, [64, 128, 2]);
+    let mut found = 0;
+    for _ in 0..2 * MAX_LOOK_UPS {
+        found += u32::from(
+            resolver
+                .resolve((1, 1), &word, &Vec::new, no_memory)
+                .is_some(),
+        );
+    }
+    assert!((MAX_LOOK_UPS..2 * MAX_LOOK_UPS).contains(&found), "{found}");
+    let sleep = call(libc::SYS_nanosleep, [0, 0, 0]);
+    assert!(
+        resolver
+            .resolve((1, 1), &sleep, &Vec::new, no_memory)
+            .is_some()
+    );
+}
