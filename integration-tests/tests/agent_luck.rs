@@ -93,8 +93,8 @@ fn in_own_file_system(
 const AWAIT_REMOVAL: &str =
     "while ls $directory | grep -q $(printf %016x $!); do sleep 0.01; done;";
 
-/// Checks that all programs of a script do as they should while no file can be made in the session's
-/// directory, and that the programs before that and after it are recorded.
+/// Checks that all programs of a script do as they should while no file can be made in the
+/// session's directory, and that the programs before that and after it are recorded.
 fn goes_on_without_files(prevent: &str, allow: Option<&str>) -> anyhow::Result<()> {
     let place = Workplace::new()?;
     let before = place.compile("before", SPIN, &["-pthread"])?;

@@ -1,9 +1,9 @@
 //! `profiler record -- CMD`: the parent for any program.
 //!
-//! One session with one child, and all processes below it: those that embed `profiler-child` join by
-//! themselves, and the others are observed ([`crate::preload`]). Invariants: the profile is
-//! also written if a process kills the program; a file that the user did not name is never
-//! overwritten; the command ends as the program has ended, by an exit code or a signal.
+//! One session with one child, and all processes below it: those that embed `profiler-child` join
+//! by themselves, and the others are observed ([`crate::preload`]). Invariants: the profile is also
+//! written if a process kills the program; a file that the user did not name is never overwritten;
+//! the command ends as the program has ended, by an exit code or a signal.
 
 mod choices;
 mod descriptors;
@@ -71,8 +71,9 @@ use witness::GroupWitness;
 /// Signals to this command are passed on to CMD, unless CMD has got them as well. Ctrl-C ends CMD,
 /// and its profile is written as usual; the third Ctrl-C within five seconds kills CMD. After CMD
 /// has ended, Ctrl-C ends only the sending of --push and the waiting of --wait. The exit code is
-/// CMD's. If a signal ended CMD, the same signal ends this command, after the profile is written. If
-/// CMD cannot be started, or its profile cannot be written where it should be, the exit code is 2.
+/// CMD's. If a signal ended CMD, the same signal ends this command, after the profile is written.
+/// If CMD cannot be started, or its profile cannot be written where it should be, the exit code is
+/// 2.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// The profile to write; compressed if the name ends in .gz [default: profile.json.gz, or
@@ -128,8 +129,8 @@ pub(crate) struct RecordArgs {
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
-    /// After the end of CMD, waits until all recorded processes have ended that CMD has left running,
-    /// such as a server in the background; Ctrl-C ends the waiting
+    /// After the end of CMD, waits until all recorded processes have ended that CMD has left
+    /// running, such as a server in the background; Ctrl-C ends the waiting
     #[arg(long)]
     wait: bool,
     /// Shows a line about the recording if standard error is a terminal; what CMD writes to the

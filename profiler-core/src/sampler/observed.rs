@@ -216,7 +216,8 @@ impl ObservedProcess {
         }
     }
 
-    /// Says which process this is, so that its code can be read. It must be the one that began then.
+    /// Says which process this is, so that its code can be read. It must be the one that began
+    /// then.
     pub fn set_place(&mut self, pid: ProcessId, start: Option<ProcessStart>) {
         self.code = ProcessCode::of(pid, start);
     }

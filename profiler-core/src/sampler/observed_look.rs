@@ -270,8 +270,8 @@ impl LookTaken {
         read.bytes < needed * size_of::<u64>() || known.callers.are_in(room)
     }
 
-    /// Copies the stack of a waiting thread. If it no longer waits there, and no stack of this place
-    /// is known, nothing is found.
+    /// Copies the stack of a waiting thread. If it no longer waits there, and no stack of this
+    /// place is known, nothing is found.
     fn copy(
         &mut self,
         other: &OtherProcess,

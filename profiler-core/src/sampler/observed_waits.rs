@@ -50,8 +50,9 @@ const SHARE: u32 = 100;
 const SHARE_OF_PART: u32 = 10;
 /// The average time between two passes of the reader.
 const PASS: Duration = Duration::from_millis(20);
-/// The weights of the last look in the average cost of looks are 1 of these numbers: the first if it
-/// was more expensive. A first look reads unwinding tables, and must not make the next looks rare.
+/// The weights of the last look in the average cost of looks are 1 of these numbers: the first if
+/// it was more expensive. A first look reads unwinding tables, and must not make the next looks
+/// rare.
 const COST_LOOKS: (u32, u32) = (8, 2);
 /// The processor time that a process may use for its end, in nanoseconds: if it has used no more
 /// since its clock was last read, its threads have waited until then.

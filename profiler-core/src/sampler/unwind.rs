@@ -261,8 +261,9 @@ pub(super) fn walk<S: StackWords>(
     walked
 }
 
-/// Whether the stack of a waiting thread ends because its link register, which has the caller of the
-/// innermost function, is unknown: the system reports only the program counter and the stack pointer.
+/// Whether the stack of a waiting thread ends because its link register, which has the caller of
+/// the innermost function, is unknown: the system reports only the program counter and the stack
+/// pointer.
 const fn has_lost_link(walked: &Walked) -> bool {
     cfg!(target_arch = "aarch64") && walked.len == 1
 }
@@ -409,8 +410,9 @@ impl<'a, S: StackWords> Walk<'a, S> {
         let before = *regs;
         let next = unwind_frame(regs);
         if next == Ok(None) && frame_pointer(&before) == 0 && cfg!(target_arch = "x86_64") {
-            // For a table that it does not understand, framehop follows the frame pointer, and takes a
-            // null for the end of the stack. A table that says so does it for any frame pointer.
+            // For a table that it does not understand, framehop follows the frame pointer, and
+            // takes a null for the end of the stack. A table that says so does it for any frame
+            // pointer.
             let mut other = before;
             set_frame_pointer(&mut other, UNKNOWN_FRAME_POINTER);
             return unwind_frame(&mut other).and_then(|next| match next {
@@ -486,8 +488,8 @@ impl<'a, S: StackWords> Walk<'a, S> {
         if found.standing != Standing::Elsewhere || frame.standing == Standing::SignalReturn {
             return true; // a signal may interrupt any instruction
         }
-        // The function that ends a thread or a coroutine is often called by nothing. Without tables,
-        // `Uncovered` has decided.
+        // The function that ends a thread or a coroutine is often called by nothing. Without
+        // tables, `Uncovered` has decided.
         let module = self.module.filter(|module| module.is_executable(address));
         module.is_some()
             && (!frame.is_covered || self.snapshot.function_start(address) == Some(address))

@@ -31,8 +31,8 @@ const LOOK_PART: u32 = 8;
 /// The time until the next look, or the next pass, if nothing has run for `idle`.
 ///
 /// A look gives the time since the last look to the waits that the two have found. If looks become
-/// rare during a long wait, the next wait gets a part of the time of that wait. This rule bounds the
-/// part: about an eighth, or one shortest pause if that is more.
+/// rare during a long wait, the next wait gets a part of the time of that wait. This rule bounds
+/// the part: about an eighth, or one shortest pause if that is more.
 pub(super) fn look_pause(idle: Duration, shortest: Duration, longest: Duration) -> Duration {
     (idle / LOOK_PART).max(shortest).min(longest)
 }
@@ -115,9 +115,9 @@ impl WaitPeriod {
         }
     }
 
-    /// Notes that a look finds the thread in another wait at `found`. When the recorded wait ended is
-    /// not known: each of the two waits gets half of the time since it was last seen, without the
-    /// thread's processor time that is in no sample (`unsampled`) and its run delay.
+    /// Notes that a look finds the thread in another wait at `found`. When the recorded wait ended
+    /// is not known: each of the two waits gets half of the time since it was last seen, without
+    /// the thread's processor time that is in no sample (`unsampled`) and its run delay.
     pub(super) fn ends_halfway_to(&mut self, found: Timestamp, unsampled: u64) {
         let delayed = self.time.delayed();
         if let Some(now) = &mut self.now {

@@ -10,16 +10,17 @@
 //! ```
 //!
 //! The innermost function may have no frame record: it has not made one yet, or never does. Its
-//! return address is then at the stack pointer (x86-64) or in the link register (aarch64), while the
-//! frame pointer is still that of a caller. The call before a return address tells which is right:
-//! it calls a function near the innermost instruction ([`Fit`]).
+//! return address is then at the stack pointer (x86-64) or in the link register (aarch64), while
+//! the frame pointer is still that of a caller. The call before a return address tells which is
+//! right: it calls a function near the innermost instruction ([`Fit`]).
 //!
-//! A null frame pointer ends the chain of frame records. If the register was null when the thread was
-//! interrupted, it may also be a value of assembly that uses the register for another purpose. The
-//! stack is whole then only if it ends where a program starts ([`Uncovered::is_program_start`]).
+//! A null frame pointer ends the chain of frame records. If the register was null when the thread
+//! was interrupted, it may also be a value of assembly that uses the register for another purpose.
+//! The stack is whole then only if it ends where a program starts
+//! ([`Uncovered::is_program_start`]).
 //!
-//! Invariants: any registers, words and code are accepted. If nothing fits, unwinding fails, and the
-//! stack is marked as cut; no frame is made up.
+//! Invariants: any registers, words and code are accepted. If nothing fits, unwinding fails, and
+//! the stack is marked as cut; no frame is made up.
 
 use framehop::{Error, FrameAddress, UnwindRegsNative};
 

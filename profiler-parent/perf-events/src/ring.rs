@@ -33,7 +33,7 @@ pub struct Rings {
     budget: Arc<EventBudget>,
 }
 
-/// The limit on the number of open events, and the number of those that are open.
+/// Counts the open events, and limits their number.
 #[derive(Debug)]
 pub(crate) struct EventBudget {
     open: AtomicUsize,

@@ -27,10 +27,10 @@ const STEP_PART: u64 = 16;
 
 /// A process grows faster from free budget when less than half of its allowance is unused, or less
 /// than half of the largest first allowance if that is less: its allowance doubles, or grows by
-/// 1/`GROWTH_PART` of the free budget if that is less. Otherwise a process that begins to record much
-/// would destroy its own data while memory is free, because each step costs a round trip to the
-/// parent. If a process with a large allowance grew earlier, it would get memory that it does not
-/// need. The remaining free budget is for the processes that ask next.
+/// 1/`GROWTH_PART` of the free budget if that is less. Otherwise a process that begins to record
+/// much would destroy its own data while memory is free, because each step costs a round trip to
+/// the parent. If a process with a large allowance grew earlier, it would get memory that it does
+/// not need. The remaining free budget is for the processes that ask next.
 const GROWTH_PART: u64 = 4;
 
 /// The largest first allowance of the first `FEW_PROCESSES` is 1/`FIRST_PART_OF_FEW` of the limit,

@@ -68,8 +68,8 @@ impl ProcessTable {
             .map(|process| process.name.clone())
     }
 
-    /// Notes where a process runs, for the names of its generated code, and whether it was forked and
-    /// has executed no program since.
+    /// Notes where a process runs, for the names of its generated code, and whether it was forked
+    /// and has executed no program since.
     #[cfg(observing)]
     pub(crate) fn set_files(&self, key: PoolId, files: Option<Arc<ProcessFiles>>, is_fork: bool) {
         self.change(key, |process| {
@@ -78,9 +78,9 @@ impl ProcessTable {
         });
     }
 
-    /// Makes a process with this number that was spawned without resources an observed one, if there
-    /// is one that is neither observed nor has joined. This session writes its pool, of which no
-    /// other process has a descriptor.
+    /// Makes a process with this number that was spawned without resources an observed one, if
+    /// there is one that is neither observed nor has joined. This session writes its pool, of which
+    /// no other process has a descriptor.
     #[cfg(observing)]
     pub(crate) fn observe_spawned(
         &self,
@@ -111,8 +111,8 @@ impl ProcessTable {
         });
     }
 
-    /// Lets a process with this number join that was spawned without resources, if there is one that
-    /// is neither observed nor has joined. Its pool is handed to it then.
+    /// Lets a process with this number join that was spawned without resources, if there is one
+    /// that is neither observed nor has joined. Its pool is handed to it then.
     #[cfg_attr(
         not(all(target_os = "linux", not(profiler_portable))),
         allow(dead_code)

@@ -78,7 +78,8 @@ pub(crate) struct ProcessTable {
     awaiting: PidSet,
     /// The number of files of observed programs that are not read yet.
     unread_files: AtomicU64,
-    /// The number of processes that had arrived at the last wait and were not in the table after it.
+    /// The number of processes that had arrived at the last wait and were not in the table after
+    /// it.
     missed_arrivals: AtomicU64,
     deadlocks: Mutex<Vec<Deadlock>>,
     /// Whether programs could make no files at some time.

@@ -190,8 +190,8 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     /// Looks for the names of the code that the process which was added last generates at run time.
-    /// `files` is what is known of its files since it connected. `forked_from` is its parent process
-    /// if it may have been forked, and have executed no program since.
+    /// `files` is what is known of its files since it connected. `forked_from` is its parent
+    /// process if it may have been forked, and have executed no program since.
     pub(crate) fn name_generated_code(
         &mut self,
         forked_from: Option<ProcessId>,

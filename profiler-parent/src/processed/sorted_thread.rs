@@ -20,9 +20,9 @@ use super::window::Window;
 /// The entries of one thread.
 #[derive(Debug, Default)]
 pub(super) struct SortedThread {
-    /// Rows of time, processor time plus one (0: not measured), node plus one (0: none), and weight:
-    /// the time that the sample stands for in nanoseconds, or a number of ticks if the interval is
-    /// not known.
+    /// Rows of time, processor time plus one (0: not measured), node plus one (0: none), and
+    /// weight: the time that the sample stands for in nanoseconds, or a number of ticks if the
+    /// interval is not known.
     pub(super) samples: Rows<4>,
     /// Rows of time, bytes, address, and node plus one.
     pub(super) allocations: Rows<4>,

@@ -119,9 +119,10 @@ impl Session {
         self.supervisor.spawn(name, command, Trust::Trusted)
     }
 
-    /// Starts a program that does not call the profiler, and observes it with all programs below it.
-    /// `command` must load the library of `profiler-observed`, through `LD_PRELOAD`. The program
-    /// gets no descriptor. If it calls `profiler_child::init()` after all, it joins the session.
+    /// Starts a program that does not call the profiler, and observes it with all programs below
+    /// it. `command` must load the library of `profiler-observed`, through `LD_PRELOAD`. The
+    /// program gets no descriptor. If it calls `profiler_child::init()` after all, it joins the
+    /// session.
     ///
     /// Otherwise as [`Session::spawn`]. With the feature `observed`.
     ///
@@ -221,8 +222,8 @@ impl Session {
         self.processes.deadlocks()
     }
 
-    /// The processes of [`Self::processes`], with those that have begun to record a moment ago: waits
-    /// shortly until their files are read.
+    /// The processes of [`Self::processes`], with those that have begun to record a moment ago:
+    /// waits shortly until their files are read.
     pub fn present_processes(&self) -> Vec<ProcessReport> {
         self.processes.await_arrivals();
         self.processes.reports()

@@ -63,7 +63,8 @@ impl ControlLoop {
         let reserve = floor.saturating_mul(4);
         let policy = Policy {
             reserve,
-            // A process may begin with a large allowance: it can record much before the first answer.
+            // A process may begin with a large allowance: it can record much before the first
+            // answer.
             initial: u64::MAX,
             ..Policy::new(floor, sys::page_size())
         };

@@ -29,9 +29,9 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// The processes or the thread that alone can end this wait of a process. `None` if a time limit
-    /// or something unknown can end it. A process that only waits for itself may be woken by its
-    /// signal handler.
+    /// The processes or the thread that alone can end this wait of a process. `None` if a time
+    /// limit or something unknown can end it. A process that only waits for itself may be woken by
+    /// its signal handler.
     #[must_use]
     pub fn of(process: u32, call: &WaitingCall, target: &WaitTarget) -> Option<Self> {
         let has_limit = match call.subject() {

@@ -142,8 +142,8 @@ impl WaitResolver {
         }
     }
 
-    /// The wait for a set of descriptors. A set of epoll has many members, so it is looked up once in
-    /// [`SETS_LAST`].
+    /// The wait for a set of descriptors. A set of epoll has many members, so it is looked up once
+    /// in [`SETS_LAST`].
     fn for_set(
         &mut self,
         waiter: Waiter,
@@ -334,9 +334,9 @@ fn for_child(process: u32, child: Option<u32>) -> WaitTarget {
     WaitTarget::new(WaitKind::Process, holders)
 }
 
-/// The wait for a word of memory. The mutexes of the C library contain the number of their owner. The
-/// same word in other code may be followed by any number: it is an owner only if it is that of a thread
-/// that can own the lock.
+/// The wait for a word of memory. The mutexes of the C library contain the number of their owner.
+/// The same word in other code may be followed by any number: it is an owner only if it is that of
+/// a thread that can own the lock.
 fn for_word(
     (process, thread): (u32, u32),
     (address, lock): (u64, Option<LockScope>),

@@ -85,8 +85,8 @@ pub struct WaitTarget {
     pub kind: WaitKind,
     /// Who can end it.
     pub holders: Holders,
-    /// All processes that are able to end it. Of these, `holders` has those that were seen to use the
-    /// object.
+    /// All processes that are able to end it. Of these, `holders` has those that were seen to use
+    /// the object.
     pub able: Vec<u32>,
 }
 

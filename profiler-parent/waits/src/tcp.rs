@@ -69,8 +69,8 @@ impl TcpConnections {
     }
 }
 
-/// An address of the table, without the prefix of an IPv4 address in the table of IPv6: the two ends
-/// of a connection may be in different tables.
+/// An address of the table, without the prefix of an IPv4 address in the table of IPv6: the two
+/// ends of a connection may be in different tables.
 fn unmapped(address: &str) -> String {
     const MAPPED: &str = "0000000000000000FFFF0000";
     address.strip_prefix(MAPPED).unwrap_or(address).to_owned()

@@ -16,7 +16,7 @@ use profiler_json::Awaited;
 use serde::Serialize;
 
 use super::meanwhile::{MAX_SHORT_NS, awaited};
-use super::places::Place;
+use super::places::StackPlace;
 use super::timeline::{Interval, Piece, ProcessIndex, ThreadIndex, TimedProcess, Timeline};
 
 /// What the thread of a segment did.
@@ -180,7 +180,7 @@ impl Walk<'_> {
         Some(halved(piece, self.at_ns))
     }
 
-    fn whom(&self, place: Place) -> Option<Awaited> {
+    fn whom(&self, place: StackPlace) -> Option<Awaited> {
         let label = self.timeline.places.label(place.label?)?;
         Some(label.whom.clone())
     }
@@ -226,7 +226,11 @@ impl Walk<'_> {
         if let Some(parent) = self.starter(here) {
             return parent;
         }
-        self.add(here, PathState::Unknown, (self.from_ns, Place::default()));
+        self.add(
+            here,
+            PathState::Unknown,
+            (self.from_ns, StackPlace::default()),
+        );
         here
     }
 
@@ -262,7 +266,7 @@ impl Walk<'_> {
     }
 
     /// Adds what a thread did from an instant to the known part of the path.
-    fn add(&mut self, (process, thread): Here, state: PathState, (from, place): (i64, Place)) {
+    fn add(&mut self, (process, thread): Here, state: PathState, (from, place): (i64, StackPlace)) {
         let start_ns = from.max(self.from_ns).min(self.at_ns - 1);
         let time = Interval {
             start_ns,

@@ -37,7 +37,7 @@ pub struct LabelId(u32);
 
 /// The facts about a stack that the analyses need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct StackPlace {
     /// The innermost function.
     pub innermost: NameId,
     /// The innermost function of the program.
@@ -69,7 +69,7 @@ impl Places {
     }
 
     /// The place of a stack. `None` is a sample without a stack.
-    pub(crate) fn of(&mut self, tables: &Tables, node: Option<NodeId>) -> Place {
+    pub(crate) fn of(&mut self, tables: &Tables, node: Option<NodeId>) -> StackPlace {
         let mut label = None;
         let mut innermost = None;
         let mut of_program = None;
@@ -98,7 +98,7 @@ impl Places {
         let of_program = of_program.map(name).or(innermost_name);
         let no_stack = || self.name_id(NO_STACK);
         let innermost = innermost_name.unwrap_or_else(no_stack);
-        Place {
+        StackPlace {
             innermost,
             of_program: of_program.unwrap_or(innermost),
             label,

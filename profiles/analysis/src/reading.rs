@@ -14,7 +14,7 @@ use profiler_reader::{
     WeightType, bounded_ns, system_pid,
 };
 
-use super::places::{Place, Places};
+use super::places::{Places, StackPlace};
 use super::timeline::{
     Interval, MarkerInterval, Piece, ProcessIndex, ThreadIndex, TimedProcess, TimedThread, Timeline,
 };
@@ -52,7 +52,7 @@ struct Collected {
     timeline: Timeline,
     marker: Option<String>,
     /// The places of the stacks in tables that threads share.
-    shared: Vec<Option<Place>>,
+    shared: Vec<Option<StackPlace>>,
 }
 
 impl ThreadSink for Collected {
@@ -134,7 +134,7 @@ fn pieces(
     thread: &Thread<'_>,
     survey: &Survey,
     places: &mut Places,
-    known: &mut [Option<Place>],
+    known: &mut [Option<StackPlace>],
 ) -> Vec<Piece> {
     let begins = thread.raw.samples.1 == WeightType::Milliseconds;
     let pauses = Pauses::of_thread(thread, survey);
@@ -161,7 +161,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn add(&mut self, at_ns: i64, (weight_ns, running_ns): (i64, i64), place: Place) {
+    fn add(&mut self, at_ns: i64, (weight_ns, running_ns): (i64, i64), place: StackPlace) {
         let last_ns = self.all.last().map(|last| last.time.end_ns);
         let end_ns = last_ns.map_or(at_ns, |last| last.max(at_ns));
         let wanted = weight_ns.saturating_add(self.surplus_ns);
@@ -183,10 +183,10 @@ impl Pieces {
 
 fn place(
     places: &mut Places,
-    known: &mut [Option<Place>],
+    known: &mut [Option<StackPlace>],
     thread: &Thread<'_>,
     stack: Option<NodeId>,
-) -> Place {
+) -> StackPlace {
     let room = stack.and_then(|stack| known.get_mut(stack.0 as usize));
     match room {
         Some(known) => *known.get_or_insert_with(|| places.of(thread.tables, stack)),
@@ -228,7 +228,7 @@ mod tests {
             for (after, wall, ran) in samples {
                 at += after;
                 sum += wall;
-                pieces.add(at, (wall, ran.min(wall)), Place::default());
+                pieces.add(at, (wall, ran.min(wall)), StackPlace::default());
             }
             for two in pieces.all.windows(2) {
                 prop_assert!(two[0].time.end_ns <= two[1].time.start_ns);

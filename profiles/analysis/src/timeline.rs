@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::places::{Place, Places};
+use super::places::{Places, StackPlace};
 
 /// A range of time in nanoseconds since the start of the recording. It does not contain its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -49,7 +49,7 @@ pub struct Piece {
     /// How long the thread ran in this time; at most all of it.
     pub running_ns: i64,
     /// The place of the thread.
-    pub place: Place,
+    pub place: StackPlace,
 }
 
 impl Piece {

@@ -1,8 +1,8 @@
 //! Folded stacks: a line for each stack of each thread, `process;thread;function;… microseconds`.
 //!
-//! Called by [`super::export`]. What a line has less than its whole nanoseconds is added to the next
-//! line, so that the lines of a thread add up. A line of 0 microseconds is left out. Of a deep stack,
-//! the innermost [`MAX_FRAMES`] functions are written below [`CALLERS_LEFT_OUT`].
+//! Called by [`super::export`]. What a line has less than its whole nanoseconds is added to the
+//! next line, so that the lines of a thread add up. A line of 0 microseconds is left out. Of a deep
+//! stack, the innermost [`MAX_FRAMES`] functions are written below [`CALLERS_LEFT_OUT`].
 
 use std::io::{BufWriter, Write};
 

@@ -26,5 +26,5 @@ pub mod writer;
 pub use interner::{Interner, ItemIndex};
 pub use strings::{StringId, StringTable};
 pub use versions::{GECKO_VERSION, PROCESSED_VERSION};
-pub use wait_label::{Awaited, Numbered, WAITING_CATEGORY, WaitLabel};
+pub use wait_label::{Awaited, Numbered, WaitLabel};
 pub use writer::{JsonWriter, PreparedKey, position_of_escape};

@@ -5,8 +5,6 @@
 
 use std::fmt;
 
-/// The category of the frames.
-pub const WAITING_CATEGORY: &str = "Waiting";
 const PREFIX: &str = "waiting for ";
 const ITSELF: &str = "itself";
 const NOT_RECORDED: &str = "another process, which is not recorded";

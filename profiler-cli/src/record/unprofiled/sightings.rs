@@ -144,8 +144,9 @@ impl Sighting {
         }
         self.was_listed = is_listed();
         if self.was_listed {
-            // What is listed may be an earlier program of the process, whose end the session has not
-            // noticed. The session decides whether it is, if this program certainly makes no file.
+            // What is listed may be an earlier program of the process, whose end the session has
+            // not noticed. The session decides whether it is, if this program certainly makes no
+            // file.
             let is_certain = self.finding.reason.is_certain();
             if is_certain && self.last.saturating_sub(self.first) < SEEN_FOR_IF_LISTED {
                 return None;

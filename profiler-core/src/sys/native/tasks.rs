@@ -239,8 +239,8 @@ pub(crate) fn process_cpu_ns(process: ProcessId) -> Option<u64> {
     clock_ns((!libc::clockid_t::try_from(process.get()).ok()? << 3) | 2)
 }
 
-/// How long a thread of this process was ready to run and did not, so far. `None` if it has ended, or
-/// if the system does not count it.
+/// How long a thread of this process was ready to run and did not, so far. `None` if it has ended,
+/// or if the system does not count it.
 pub(crate) fn delay_ns(thread: ThreadId) -> Option<u64> {
     let mut text = [0; 128];
     let schedule = Tasks::OWN.read(thread, "schedstat", &mut text)?;

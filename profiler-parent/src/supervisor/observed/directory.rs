@@ -70,7 +70,8 @@ impl ObservedDirectory {
         &self.path
     }
 
-    /// Whether no program can make its file at present: the file system has no room, or is read-only.
+    /// Whether no program can make its file at present: the file system has no room, or is
+    /// read-only.
     pub(super) fn is_full(&self) -> bool {
         rustix::fs::statvfs(&self.path).is_ok_and(|about| {
             let free = about.f_bavail.saturating_mul(about.f_frsize);

@@ -1,10 +1,10 @@
 //! Where this process finds the files that another process has loaded.
 //!
 //! Used when a program is met and when its mappings are read. The path of a file may lead nowhere,
-//! or to another file: a library may be removed or replaced as soon as it is loaded, a file may have
-//! never had a path (`memfd_create`), and a path may be relative or no text. While the process
-//! lives, the system leads to the file in other ways. Invariant: nothing that the process does makes
-//! a look-up wait: only regular files are opened.
+//! or to another file: a library may be removed or replaced as soon as it is loaded, a file may
+//! have never had a path (`memfd_create`), and a path may be relative or no text. While the process
+//! lives, the system leads to the file in other ways. Invariant: nothing that the process does
+//! makes a look-up wait: only regular files are opened.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! One observed program: its file, its threads, and the pool that gets its samples.
 //!
-//! Used by the reader's thread. Invariants: the processor times of the samples of a thread add up to
-//! the time of its last sample; what the program used besides is recorded at its end, without a
+//! Used by the reader's thread. Invariants: the processor times of the samples of a thread add up
+//! to the time of its last sample; what the program used besides is recorded at its end, without a
 //! stack; nothing is recorded of a program that its process has left.
 
 use std::cell::OnceCell;

@@ -56,8 +56,9 @@ const WAIT_PASSES: u64 = 64;
 /// of a change in steps of some milliseconds.
 const LOOKS: u32 = 3;
 
-/// A program that has used less processor time than this before its own recorder begins, or a forked
-/// child that has before it executes another program, is no process of its own in the profile.
+/// A program that has used less processor time than this before its own recorder begins, or a
+/// forked child that has before it executes another program, is no process of its own in the
+/// profile.
 const SHORT_NS: u64 = 20_000_000;
 /// How often the process table gets the times of all programs, for the live page.
 const TIMES_INTERVAL: Duration = Duration::from_secs(1);
@@ -226,8 +227,8 @@ impl ObservedReader {
         self.context.processes.set_observed_time(all);
     }
 
-    /// Writes the processor time of programs, and how much of it is in samples, to the process table:
-    /// of all programs if `of_all`, otherwise of the active ones.
+    /// Writes the processor time of programs, and how much of it is in samples, to the process
+    /// table: of all programs if `of_all`, otherwise of the active ones.
     fn publish_times(&mut self, of_all: bool) {
         let told = |reading: &&Reading| of_all || reading.turn.is_not_idle();
         let told = self.programs.iter().filter(|(_, reading)| told(reading));

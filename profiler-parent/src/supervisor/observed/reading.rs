@@ -10,8 +10,8 @@ use super::turns::Turn;
 use super::wait_names::WaitNames;
 use crate::process_table::ObservedTime;
 
-/// A program whose clock does not change is read once in this number of its turns: the file may be of
-/// another process than the one that is taken for it.
+/// A program whose clock does not change is read once in this number of its turns: the file may be
+/// of another process than the one that is taken for it.
 const UNCHANGED_TURNS: u32 = 64;
 
 /// A program that is read. An idle one costs a reading of its clock: its other data is elsewhere.

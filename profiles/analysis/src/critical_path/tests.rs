@@ -1,3 +1,5 @@
+//! Tests of the critical path: hand-made time lines with known paths, and the sum of any path.
+
 use profiler_json::{Awaited, Numbered, WaitLabel};
 use proptest::prelude::*;
 
@@ -35,7 +37,7 @@ fn in_units(unit: i64, processes: &[&[Row]]) -> Timeline {
                     kind: "pipe".to_owned(),
                 })
             });
-            let place = Place {
+            let place = StackPlace {
                 innermost: name,
                 of_program: name,
                 label,

@@ -3,9 +3,9 @@
 //! Used by [`super::samples`]. The number of a stack is FNV-1a (64 bits) over the number of its
 //! caller's stack and the name of its function, so it is the same in every profile. Among ten
 //! million different stacks, two have the same number with a probability of about one in 400,000.
-//! Of a deep stack, the innermost [`MAX_FRAMES`] names are written, and [`CALLERS_LEFT_OUT`] as their
-//! caller; the number is that of the whole stack. Invariant: each stack is written once per batch and
-//! day.
+//! Of a deep stack, the innermost [`MAX_FRAMES`] names are written, and [`CALLERS_LEFT_OUT`] as
+//! their caller; the number is that of the whole stack. Invariant: each stack is written once per
+//! batch and day.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! The call tree of the older form of the format, which V8 wrote before 2017: each node contains its
-//! callees.
+//! The call tree of the older form of the format, which V8 wrote before 2017: each node contains
+//! its callees.
 //!
 //! A part of [`super::format`]. A stack is as deep in the text as calls are, so the decoder, which
 //! limits the depth, does not read the tree as a whole: the text is divided into the texts of the

@@ -4,8 +4,8 @@
 //! profile's tables keep their numbers, so no table of texts is built; entries are written when
 //! they are used first. Names that no table of the profile has are numbered up to a limit. Threads
 //! that share their tables share the data; it begins anew at a thread with tables of its own. Of a
-//! deep stack, the innermost [`MAX_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`] as their
-//! caller.
+//! deep stack, the innermost [`MAX_FRAMES`] functions are written, and [`CALLERS_LEFT_OUT`] as
+//! their caller.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! Properties of the exports of deep stacks: what is written grows with the length of a chain of calls
-//! and the number of its samples, and not with their product.
+//! Properties of the exports of deep stacks: what is written grows with the length of a chain of
+//! calls and the number of its samples, and not with their product.
 //!
-//! Used by `foreign_files`. The bytes are counted, not the time. A format that wrote each stack as a
-//! whole would write four times as much for a chain of twice the length with twice the samples.
+//! Used by `foreign_files`. The bytes are counted, not the time. A format that wrote each stack as
+//! a whole would write four times as much for a chain of twice the length with twice the samples.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,8 +19,8 @@ const DEPTH: u64 = 20_000;
 /// There is a sample in each of this part of the functions, the innermost ones.
 const PART: u64 = 200;
 
-/// A profile in which each of `depth` functions calls the next one, with samples in the innermost. A
-/// span of `tracing` has the name of the innermost.
+/// A profile in which each of `depth` functions calls the next one, with samples in the innermost.
+/// A span of `tracing` has the name of the innermost.
 fn chain(depth: u64) -> String {
     let all = |of: &dyn Fn(u64) -> String| (0..depth).map(of).collect::<Vec<_>>().join(",");
     let same = |text: &str| all(&|_| text.to_owned());

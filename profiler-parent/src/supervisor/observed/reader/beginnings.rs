@@ -357,8 +357,8 @@ fn is_exhaustion(error: &io::Error) -> bool {
         .is_some_and(|number| lacking.contains(&number))
 }
 
-/// Whether a file is that of a forked child that has soon executed another program. Its time is that
-/// of the other program then, as for a child that is started without a fork.
+/// Whether a file is that of a forked child that has soon executed another program. Its time is
+/// that of the other program then, as for a child that is started without a fork.
 const fn is_short_fork(header: &ObservedHeader) -> bool {
     header.began_cpu_ns == 0
         && header.ending == Ending::Exec as u32

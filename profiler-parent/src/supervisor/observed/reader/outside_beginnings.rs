@@ -78,8 +78,8 @@ impl ObservedReader {
         }
     }
 
-    /// Reads the program that is observed from outside in this process, if there is one: the reading
-    /// finds out whether the process has executed another program.
+    /// Reads the program that is observed from outside in this process, if there is one: the
+    /// reading finds out whether the process has executed another program.
     fn read_outside(&mut self, pid: ProcessId) {
         let mut programs = self.programs.iter();
         let found = programs.find(|(_, reading)| {
