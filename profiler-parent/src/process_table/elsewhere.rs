@@ -65,6 +65,7 @@ impl ProcessTable {
             entry.is_process(process.pid, process.start)
                 && is_of_present_program(entry)
                 && !is_of_another(entry)
+                && !entry.is_observed // it ends when the recorder begins
         });
         present.next().map(|(key, entry)| {
             let has_data = entry.said_hello || entry.remains.is_taken();
@@ -159,6 +160,20 @@ mod tests {
         assert_eq!(table.reports()[0].recorded_by, None);
         assert!(table.list_elsewhere(PoolId::new(2), worker(), true));
         assert_eq!(table.reports().len(), 2, "another program of the process");
+    }
+
+    #[test]
+    fn a_process_that_was_observed_until_its_recorder_began_is_listed() {
+        let counts = EntryCounts {
+            recorded: 3,
+            ..EntryCounts::default()
+        };
+        let table = known(ProcessState::Connected, Remains::Expired(counts));
+        table.change(PoolId::new(1), |process| process.is_observed = true);
+        assert!(table.list_elsewhere(PoolId::new(2), worker(), false));
+        let sessions = table.reports().into_iter().map(|report| report.recorded_by);
+        let sessions: Vec<Option<ProcessId>> = sessions.collect();
+        assert_eq!(sessions, [None, Some(ProcessId::new(3))]);
     }
 
     #[test]
