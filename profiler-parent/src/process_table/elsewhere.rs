@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_process_that_was_observed_until_its_recorder_began_is_listed() {
         let counts = EntryCounts {
-            recorded: 3,
+            evicted: 3,
             ..EntryCounts::default()
         };
         let table = known(ProcessState::Connected, Remains::Expired(counts));
