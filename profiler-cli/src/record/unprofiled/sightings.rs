@@ -250,17 +250,27 @@ mod tests {
 
     #[test]
     fn a_process_that_the_session_has_listed_is_not_reported_after_its_entry_is_forgotten() {
-        for reason in [Reason::Silent, Reason::Static] {
-            let mut sightings = Sightings::default();
-            see(&mut sightings, 7, NOW, reason);
-            let own = program(7, 1, "/bin/program");
-            let reported = sightings.see(own, LATER, || true, || finding(7, reason));
-            assert_eq!(reported, None);
-            // The session has no entry of it any more.
-            assert_eq!(see(&mut sightings, 7, 2 * LATER, reason), None);
-            assert_eq!(sightings.end_look(|_| false), []);
-            assert_eq!(sightings.rest(), []);
-        }
+        let mut sightings = Sightings::default();
+        see(&mut sightings, 7, NOW, Reason::Silent);
+        let own = program(7, 1, "/bin/program");
+        let reported = sightings.see(own, LATER, || true, || finding(7, Reason::Silent));
+        assert_eq!(reported, None);
+        // The session has no entry of it any more.
+        assert_eq!(see(&mut sightings, 7, 2 * LATER, Reason::Silent), None);
+        assert_eq!(sightings.end_look(|_| false), []);
+        assert_eq!(sightings.rest(), []);
+    }
+
+    #[test]
+    fn a_short_process_without_a_file_is_not_reported_if_the_session_has_listed_it() {
+        let mut sightings = Sightings::default();
+        see(&mut sightings, 7, NOW, Reason::Static);
+        let soon = NOW + SEEN_FOR_IF_LISTED / 2;
+        let own = program(7, 1, "/bin/program");
+        let reported = sightings.see(own, soon, || true, || finding(7, Reason::Static));
+        assert_eq!(reported, None);
+        assert_eq!(sightings.end_look(|_| false), []);
+        assert_eq!(sightings.rest(), []);
     }
 
     #[test]
