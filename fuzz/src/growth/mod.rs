@@ -154,7 +154,7 @@ impl Shape {
             true => deep,
             false => self.stacks.min(200),
         };
-        let samples = self.samples.min(64);
+        let samples = self.samples.min(128);
         Self {
             stacks,
             samples,

@@ -23,7 +23,7 @@ use crate::hostile::room::Room;
 const FACTOR: usize = 4;
 /// The longest time of work on the larger profile, as a multiple of the time for the smaller one.
 /// Work that takes the square of the time takes the 16-fold.
-const MAX_RATIO: f64 = 9.0;
+const MAX_RATIO: f64 = 8.5;
 /// A time for the larger profile that always passes.
 const SHORT: Duration = Duration::from_millis(200);
 /// How often both times are measured before the least of them fail.
