@@ -64,6 +64,7 @@ impl Sleeper {
             pid,
             start,
             began: Timestamp::now(),
+            is_outside: false,
         };
         let writer = PoolWriter::new(file.try_clone().unwrap(), about).unwrap();
         let process = ObservedProcess::new(writer);
@@ -72,6 +73,7 @@ impl Sleeper {
             start: Some(start),
             base_ns: 0,
             began: Timestamp::now(),
+            is_outside: false,
         };
         Self {
             child,

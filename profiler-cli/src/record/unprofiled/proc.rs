@@ -66,9 +66,15 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// `None` if there is no such process, or it has ended.
+    /// `None` if there is no such process, it has ended, or the number is that of a thread.
     pub(super) fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Whether the process still executes the program of its parent process. False if the system
+    /// does not show that.
+    pub(super) fn is_fork(&self) -> bool {
+        self.image != (0, 0) && Self::of(self.parent).is_some_and(|one| one.image == self.image)
     }
 
     /// A process that began at this time and has used this time.
@@ -93,6 +99,10 @@ impl Stat {
             .first()
             .is_none_or(|state| matches!(*state, "Z" | "X"))
         {
+            return None;
+        }
+        // A thread that is not the first one of its process has no signal for its end.
+        if fields.get(38 - 3) == Some(&"-1") {
             return None;
         }
         let environment = number(50).zip(number(51));
@@ -123,10 +133,13 @@ pub(super) fn is_witness(pid: u32) -> bool {
     name.is_ok_and(|name| name.trim_ascii_end() == crate::record::witness::NAME.as_bytes())
 }
 
-/// Why a process that executes `program` does not record, if it does not.
-pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
-    if let Some(reason) = rights(pid) {
-        return reason;
+/// Why a process does not record, if it does not. `is_fork` says whether it still executes the
+/// program of its parent process.
+pub(super) fn reason(pid: u32, is_fork: bool) -> Reason {
+    match rights(pid) {
+        Some(Reason::OtherUser) if is_fork => {}
+        Some(reason) => return reason,
+        None => {}
     }
     // A program that only its owner may read is not visible here.
     match File::open(format!("/proc/{pid}/exe")).map(|file| elf::kind_of(&file)) {
@@ -141,7 +154,7 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
         }
         _ => {}
     }
-    if program.is_some() && program_of(parent).as_deref() == program {
+    if is_fork {
         Reason::Forked
     } else {
         Reason::Silent
@@ -220,9 +233,8 @@ mod tests {
         assert_eq!(Stat::of(pid).map(|process| process.parent), Some(own));
         assert_eq!(environment_has(pid, "A"), Some(true));
         assert_eq!(environment_has(pid, "B"), Some(false));
-        let program = program_of(pid);
-        let why = reason(pid, program.as_deref(), own);
-        assert_eq!(why, Reason::ClearedEnvironment);
+        assert_eq!(reason(pid, false), Reason::ClearedEnvironment);
+        assert!(!Stat::of(pid).unwrap().is_fork());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(Stat::of(pid), None);

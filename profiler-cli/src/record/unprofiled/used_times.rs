@@ -22,15 +22,13 @@ pub(super) struct UsedTimes {
 impl UsedTimes {
     /// Notes what a look has found. Forgets other processes if there are too many, but not those
     /// that are not recorded.
-    pub(super) fn note(&mut self, found: &BTreeMap<u32, Stat>) {
-        for (pid, stat) in found {
-            self.used.insert((*pid, stat.began), stat.used);
-        }
-        if self.used.len() > MAX {
+    pub(super) fn note(&mut self, pid: u32, stat: &Stat) {
+        let process = (pid, stat.began);
+        if self.used.len() >= MAX && !self.used.contains_key(&process) {
             let listed = &self.listed;
-            self.used
-                .retain(|(pid, _), _| listed.contains(pid) || found.contains_key(pid));
+            self.used.retain(|(pid, _), _| listed.contains(pid));
         }
+        self.used.insert(process, stat.used);
     }
 
     /// Notes that a process is not recorded.
@@ -63,8 +61,10 @@ mod tests {
         let mut times = UsedTimes::default();
         let stat = |began: u64, used: u64| Stat::test(began, used);
         let second = rustix::param::clock_ticks_per_second();
-        times.note(&[(1, stat(5, second)), (2, stat(5, second))].into());
-        times.note(&[(1, stat(5, 2 * second)), (3, stat(6, second))].into());
+        times.note(1, &stat(5, second));
+        times.note(2, &stat(5, second));
+        times.note(1, &stat(5, 2 * second));
+        times.note(3, &stat(6, second));
         let never = |_| false;
         assert_eq!(times.of_listed(never), Duration::ZERO);
         times.list(1);

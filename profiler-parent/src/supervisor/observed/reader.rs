@@ -89,6 +89,8 @@ pub(super) struct ObservedReader {
     /// Processes without a file, to be observed from outside after the present pass.
     /// Each has the time up to which this is tried.
     newcomers: Vec<(UnprofiledProcess, Instant)>,
+    /// When the beginnings that failed are tried again.
+    newcomers_next: Option<Instant>,
     is_paused: bool,
     /// The processor time of the programs that have ended.
     time_of_ended: ObservedTime,
@@ -139,6 +141,7 @@ impl ObservedReader {
             replaced: ReplacedPrograms::default(),
             system_samples: SystemSamples::default(),
             newcomers: Vec::new(),
+            newcomers_next: None,
             is_paused: false,
             time_of_ended: ObservedTime::default(),
             young: HashMap::new(),
@@ -157,9 +160,10 @@ impl ObservedReader {
     /// Runs until the session ends.
     pub(super) fn run(mut self) {
         loop {
-            match self.orders.recv_deadline(self.next_pass) {
+            match self.orders.recv_deadline(self.wait_deadline()) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
+                Err(RecvTimeoutError::Timeout) if now() < self.next_pass => {}
                 Err(RecvTimeoutError::Timeout) => {
                     self.pass(false);
                     let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);

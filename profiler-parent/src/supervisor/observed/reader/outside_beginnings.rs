@@ -34,6 +34,13 @@ const STEP_NS: u64 = 1_000_000_000 / 100;
 /// How long the beginning is tried.
 pub(super) const TRIED_FOR: Duration = Duration::from_millis(500);
 
+/// The maximum number of processes whose beginning is tried at once. The others follow soon.
+const MAX_AT_ONCE: usize = 32;
+
+/// The time between two tries. A process that has just executed its program is listed as the
+/// earlier program for some milliseconds.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
 /// Whether this process can open another descriptor at present.
 fn has_descriptors() -> bool {
     std::fs::File::open("/dev/null").is_ok()
@@ -42,9 +49,19 @@ fn has_descriptors() -> bool {
 impl ObservedReader {
     /// Observes the processes for which the application has asked. Not within a pass.
     pub(super) fn observe_newcomers(&mut self) {
-        for (process, until) in std::mem::take(&mut self.newcomers) {
+        let count = self.newcomers.len().min(MAX_AT_ONCE);
+        let first: Vec<_> = self.newcomers.drain(..count).collect();
+        for (process, until) in first {
             self.observe_outside(process, until);
         }
+        let is_waiting = !self.newcomers.is_empty();
+        self.newcomers_next = is_waiting.then(|| now() + RETRY_PAUSE);
+    }
+
+    /// When the next command is no longer waited for: at the next pass or the next try.
+    pub(super) fn wait_deadline(&self) -> Instant {
+        let next = self.newcomers_next.unwrap_or(self.next_pass);
+        next.min(self.next_pass)
     }
 
     /// Observes a process from outside. Lists it with the reason if that is not possible.
@@ -137,6 +154,7 @@ impl ObservedReader {
             start: Some(facts.start),
             base_ns,
             began,
+            is_outside: true,
         };
         let mut clock = ObservedClock::new(&place);
         clock.has_run();
