@@ -15,12 +15,12 @@ mod table;
 
 use serde::Serialize;
 
-use super::frames::{FrameTable, FunctionNumber};
-use super::graph::{FunctionTree, NodeColumns, Shown};
-use super::process::SampledProcess;
-use super::runs::RunRanges;
-use super::selection::Selection;
-use super::store::{Samples, StoppedThreads};
+use crate::frames::{FrameTable, FunctionNumber};
+use crate::graph::{FunctionTree, NodeColumns, Shown};
+use crate::process::SampledProcess;
+use crate::runs::RunRanges;
+use crate::selection::Selection;
+use crate::store::{Samples, StoppedThreads};
 use functions::{FunctionInfo, FunctionList, found, ranks};
 use listed::{MAX_PROCESSES, MAX_THREADS, ProcessTime, ThreadTime, largest};
 use missing::Missing;
@@ -49,7 +49,7 @@ struct RunsInfo {
 
 /// The answer to a request.
 #[derive(Clone, Debug, Serialize)]
-pub(in crate::live) struct FlameAnswer {
+pub struct FlameAnswer {
     /// The number of the pass over the pools; 0 before the first.
     passes: u64,
     /// Whether entries that were recorded before the first read are still being read.
@@ -95,7 +95,7 @@ pub(in crate::live) struct FlameAnswer {
 }
 
 /// Answers a request. `runs` has the runs of the wanted group, if samples are selected by them.
-pub(super) fn answer(
+pub(crate) fn answer(
     samples: &Samples,
     selection: &Selection,
     runs: Option<&RunRanges>,

@@ -1,6 +1,6 @@
 //! How much of each process is read in a pass, and in which order.
 //!
-//! Used by the reader's thread ([`super::store`]). The entries that a pool holds at the first read
+//! Used by the reader's thread ([`crate::store`]). The entries that a pool holds at the first read
 //! are read without a pause, the newest first, up to a bound for each process. A process that
 //! records faster than it is read reaches its bound, and from then on takes a bounded part of a
 //! pass. Pure. Invariants: in each round, every process is read once, so a process with many
@@ -22,21 +22,21 @@ const LATER_BUDGETS: usize = 16;
 
 /// Whether the entries that a process recorded before the first read are still being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CatchUp {
+pub(crate) struct CatchUp {
     /// Budgets that may still be read without a pause.
     left: u32,
 }
 
 impl CatchUp {
     /// A process of which nothing was read.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             left: CATCH_UP_BUDGETS,
         }
     }
 
     /// Notes that one budget was read, after which entries remain or not.
-    pub(super) const fn note(&mut self, is_behind: bool) {
+    pub(crate) const fn note(&mut self, is_behind: bool) {
         self.left = if is_behind {
             self.left.saturating_sub(1)
         } else {
@@ -45,12 +45,12 @@ impl CatchUp {
     }
 
     /// Whether the process has caught up or has reached its bound.
-    pub(super) const fn is_over(self) -> bool {
+    pub(crate) const fn is_over(self) -> bool {
         self.left == 0
     }
 
     /// The bytes of the next budget.
-    pub(super) const fn bytes(self) -> u64 {
+    pub(crate) const fn bytes(self) -> u64 {
         if CATCH_UP_BUDGETS.saturating_sub(self.left) < FIRST_BUDGETS {
             FIRST_BUDGET
         } else {
@@ -60,7 +60,7 @@ impl CatchUp {
 
     /// The maximum number of budgets in the next pass. A pass that follows another without a pause
     /// is not regular; it reads only the processes that have not caught up.
-    pub(super) const fn budgets(self, is_regular: bool) -> usize {
+    pub(crate) const fn budgets(self, is_regular: bool) -> usize {
         match (self.is_over(), is_regular) {
             (false, _) => 1,
             (true, true) => LATER_BUDGETS,
@@ -71,7 +71,7 @@ impl CatchUp {
 
 /// Calls `read` for one process after the other, in rounds, up to the given number of times for
 /// each. `read` returns whether entries of the process remain.
-pub(super) fn in_rounds<K>(mut turns: Vec<(K, usize)>, mut read: impl FnMut(&K) -> bool) {
+pub(crate) fn in_rounds<K>(mut turns: Vec<(K, usize)>, mut read: impl FnMut(&K) -> bool) {
     turns.retain(|(_, budgets)| *budgets > 0);
     while !turns.is_empty() {
         turns.retain_mut(|(process, budgets)| {

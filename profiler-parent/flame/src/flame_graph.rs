@@ -1,82 +1,26 @@
-//! The live flame graph: where all processes together spend their time now.
+//! The flame graph of a session: its threads, which run while it is requested, and its requests.
 //!
-//! Made from the samples in the pools, which are read by position; no process is asked. The first
-//! request starts a thread ([`store`]) that follows all pools and adds up the time of each stack of
-//! each thread, in periods ([`weights`], [`window`]). [`usage`] computes the time of a sample, and
-//! [`threads`] finds its thread. The newest samples of each pool are read first ([`process`]), and
-//! [`catch_up`] divides the reader's time among the processes.
-//! The names of functions are looked up by a second thread ([`names`]), and addresses are shown
-//! meanwhile. Both threads end, and all samples are dropped, some seconds after the last request.
-//! Each request makes the tree that it wants to see ([`selection`], [`graph`], [`answer`]), on a
-//! worker of the server.
-//!
-//! ```text
-//! pools ──▶ Follower ──▶ process: stack_tree, threads ──▶ weights, recent ──▶ answer: graph
-//! symbols ──▶ names ──▶ frames ─────────────────────────────────────────────────▲     ▲
-//! request ──▶ selection, runs of groups ──────────────────────────────────────────────┘
-//! ```
-//!
-//! Invariants: nothing is read and no thread runs unless a client requests the flame graph; memory
-//! is bounded, and what does not fit is counted; pools are foreign data; a thread that has stopped
-//! is reported, and outdated numbers are not shown. The bounds, which only forged pools reach,
-//! follow from the limits on the numbers of elements and from their sizes, and are not measured:
-//! about 500 MiB for the sums, stacks, frames and names of all processes together, 20 MiB for the
-//! latest stacks and samples of each running process, and 150 MiB for the trees of a request while
-//! it is answered. In addition, the follower of a pool keeps the definitions of the pool, which
-//! take at most as much memory as the pool is long, and about 90 bytes for each chunk.
-
-mod answer;
-mod catch_up;
-mod foreign;
-mod frames;
-mod graph;
-mod hash;
-mod names;
-mod process;
-mod recent;
-mod runs;
-#[cfg(test)]
-mod sample_bytes;
-mod selection;
-mod stack_tree;
-mod store;
-mod threads;
-mod usage;
-mod weights;
-mod window;
+//! Invariants: nothing is read and no thread runs unless a client requests the flame graph; both
+//! threads end, and all samples are dropped, some seconds after the last request.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
+use profiler_core::time::{Anchor, Timestamp};
+use profiler_http::Query;
+use profiler_symbols::SymbolStore;
 use profiler_sys::spawn_quiet;
 
-use super::query::Query;
-use crate::groups::SnapshotReader;
-use crate::process_table::ProcessTable;
-use answer::FlameAnswer;
-pub use foreign::ForeignSamples;
-use names::NameLookup;
-use profiler_symbols::SymbolStore;
-use runs::RunRanges;
-use selection::Selection;
-use store::{FlameStore, FlameThread, SampledPools};
+use crate::answer::{self, FlameAnswer};
+use crate::names::NameLookup;
+use crate::runs::RunRanges;
+use crate::selection::Selection;
+use crate::sources::FlameSources;
+use crate::store::{self, FlameStore, FlameThread};
 
 /// Nanoseconds without a request after which the threads end.
 const PATIENCE: i64 = 10_000_000_000;
-/// The age of groups that are read again for a request, in nanoseconds.
-const FRESH: i64 = 900_000_000;
-/// Time after which reading groups skips the remaining pools.
-const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The data that the flame graph is made from.
-#[derive(Debug)]
-pub(super) struct FlameSources {
-    pub(super) processes: Arc<ProcessTable>,
-    pub(super) groups: Arc<SnapshotReader>,
-    pub(super) symbols: SymbolStore,
-}
 
 /// The threads, while they run.
 #[derive(Debug)]
@@ -89,17 +33,21 @@ struct FlameReader {
     asked_runs_ns: Option<i64>,
 }
 
-/// The flame graph of a session. See the head of this file.
+/// The flame graph of a session, shared by all requests. The threads end when this is dropped.
 #[derive(Debug)]
-pub(super) struct FlameGraph {
-    sources: FlameSources,
+pub struct FlameGraph {
+    sources: Arc<dyn FlameSources>,
+    symbols: SymbolStore,
     reader: Mutex<Option<FlameReader>>,
 }
 
 impl FlameGraph {
-    pub(super) const fn new(sources: FlameSources) -> Self {
+    /// Creates the flame graph of a session. Nothing is read, and no thread runs, before the first
+    /// request. The names of code are looked up in `symbols`.
+    pub const fn new(sources: Arc<dyn FlameSources>, symbols: SymbolStore) -> Self {
         Self {
             sources,
+            symbols,
             reader: Mutex::new(None),
         }
     }
@@ -108,17 +56,18 @@ impl FlameGraph {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a request, and starts reading if nothing is read yet. Takes long, so it is called on
-    /// a worker of the server.
+    /// Answers a request, and starts reading if nothing is read yet. A missing or invalid parameter
+    /// has its default value. Takes long, so it is called on a worker of the server.
     ///
     /// # Errors
     /// When the system cannot start a thread.
-    pub(super) fn view(&self, query: &Query) -> io::Result<FlameAnswer> {
+    pub fn view(&self, query: &Query) -> io::Result<FlameAnswer> {
         let selection = Selection::parse(query);
-        let now_ns = self.sources.groups.time().now().0;
+        let converter = self.sources.clock().converter(Anchor::take());
+        let now_ns = converter.since_start_ns(Timestamp::now());
         let runs = selection.runs_of().map(|group| {
-            let snapshot = self.sources.groups.recent_snapshot(TIMEOUT, FRESH);
-            RunRanges::of(group, &snapshot)
+            let runs = self.sources.longest_runs(group.kind, &group.name);
+            RunRanges::of(&runs)
         });
         let mut reader = self.lock();
         let running = match reader.take() {
@@ -138,8 +87,9 @@ impl FlameGraph {
         Ok(answer::answer(&samples, &selection, runs.as_ref()))
     }
 
-    /// Ends the threads if the flame graph is no longer requested.
-    pub(super) fn tidy(&self, now_ns: i64) {
+    /// Ends the threads if the flame graph is no longer requested. `now_ns` is the session time, in
+    /// nanoseconds. Called every few seconds.
+    pub fn tidy(&self, now_ns: i64) {
         let mut reader = self.lock();
         if let Some(running) = reader.as_ref() {
             running.keep_recent(now_ns);
@@ -150,15 +100,13 @@ impl FlameGraph {
 
     fn start(&self) -> io::Result<FlameReader> {
         let store = Arc::new(FlameStore::new());
-        let names = NameLookup::start(Arc::clone(&store), self.sources.symbols.clone())?;
-        let pools = SampledPools {
-            processes: Arc::clone(&self.sources.processes),
-            time: self.sources.groups.time(),
-        };
+        let mut names = NameLookup::start(Arc::clone(&store), self.symbols.clone())?;
+        let sources = Arc::clone(&self.sources);
         let (stop, stopped) = bounded::<()>(0);
         let shared = Arc::clone(&store);
         spawn_quiet("profiler-flame", move || {
-            let run = || store::run(&pools, &shared, names, &stopped);
+            let look_up = move |store: &FlameStore| names.ask(store);
+            let run = || store::run(&*sources, &shared, look_up, &stopped);
             shared.run_thread(FlameThread::Reader, run);
         })?;
         Ok(FlameReader {

@@ -6,47 +6,71 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::internal::reader::groups::Peak;
+use profiler_core::time::SessionClock;
+use profiler_http::Query;
 use profiler_sys::OwnFile;
 
-use super::super::query::Query;
-use super::answer;
-use super::selection::Selection;
-use super::store::{self, FlameStore, SampledPools};
-use crate::process_table::{ProcessState, ProcessTable, Remains, TrackedProcess};
-use crate::session_time::SessionTime;
+use crate::answer;
+use crate::selection::Selection;
+use crate::sources::{FlameSources, ProcessToSample};
+use crate::store::{self, FlameStore};
 
-/// The samples of one pool.
+/// A session of one process, which has no groups.
+#[derive(Debug)]
+struct ForeignPool {
+    clock: SessionClock,
+    file: Arc<OwnFile>,
+}
+
+impl FlameSources for ForeignPool {
+    fn clock(&self) -> SessionClock {
+        self.clock
+    }
+
+    fn for_each_process(&self, each: &mut dyn FnMut(ProcessToSample<'_>)) {
+        each(ProcessToSample {
+            key: PoolId::new(1),
+            order: 0,
+            pid: ProcessId::new(1),
+            name: "foreign",
+            is_over: false,
+            died: None,
+            pool: Some(&self.file),
+        });
+    }
+
+    fn longest_runs(&self, _kind: GroupKind, _name: &str) -> Vec<(PoolId, Peak)> {
+        Vec::new()
+    }
+}
+
+/// The samples of one pool, read as those of a session. For tests and fuzz targets.
 #[derive(Debug)]
 pub struct ForeignSamples {
-    pools: SampledPools,
+    pool: ForeignPool,
     store: FlameStore,
 }
 
 impl ForeignSamples {
     /// Begins to follow a pool, which may contain any bytes.
     pub fn of(pool: File) -> Self {
-        let processes = Arc::<ProcessTable>::default();
-        let remains = Remains::Pool(Arc::new(OwnFile::from(pool)));
-        let process = TrackedProcess::new(
-            "foreign",
-            ProcessId::new(1),
-            ProcessState::Connected,
-            remains,
-        );
-        processes.add(PoolId::new(1), process);
-        let time = SessionTime::start_now();
         let store = FlameStore::new();
         store.keep_recent(true);
         Self {
-            pools: SampledPools { processes, time },
+            pool: ForeignPool {
+                clock: SessionClock::start_now(),
+                file: Arc::new(OwnFile::from(pool)),
+            },
             store,
         }
     }
 
     /// Reads the new entries.
     pub fn advance(&self) {
-        store::read_once(&self.pools, &self.store);
+        store::read_once(&self.pool, &self.store);
     }
 
     /// The answer to a request with these parameters, as JSON.

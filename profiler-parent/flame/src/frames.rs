@@ -18,9 +18,10 @@ use profiler_gecko::frame_names::{TRUNCATED_STACK, module_name};
 use profiler_json::interner::Interner;
 use serde::Serialize;
 
-pub(super) use ids::FunctionId;
+use crate::stack_tree::FrameNumber;
+pub(crate) use ids::FunctionId;
 use ids::FunctionIds;
-pub(super) use process_frames::{KnownModules, ProcessFrames};
+pub(crate) use process_frames::{KnownModules, ProcessFrames};
 use profiler_symbols::{Place, without_name};
 
 /// Limits on the frames, functions and files of a session.
@@ -37,22 +38,18 @@ const LONGEST_BUILD_ID: usize = 64;
 /// Limit on the functions that are inlined at one address.
 const MAX_INLINED: usize = 64;
 
-/// Number of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct FrameNumber(pub(super) u32);
-
 /// Number of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct FunctionNumber(pub(super) u32);
+pub(crate) struct FunctionNumber(pub(crate) u32);
 
 /// Number of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ModuleNumber(pub(super) u32);
+pub(crate) struct ModuleNumber(pub(crate) u32);
 
 /// What a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum FunctionKind {
+pub(crate) enum FunctionKind {
     /// A function of a program or library.
     Code,
     /// Code whose name is not known, or not yet.
@@ -65,22 +62,22 @@ pub(super) enum FunctionKind {
 
 /// A function as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Function {
-    pub(super) name: Arc<str>,
-    pub(super) module: Option<ModuleNumber>,
-    pub(super) kind: FunctionKind,
+pub(crate) struct Function {
+    pub(crate) name: Arc<str>,
+    pub(crate) module: Option<ModuleNumber>,
+    pub(crate) kind: FunctionKind,
 }
 
 /// A file whose code ran.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Module {
-    pub(super) path: String,
-    pub(super) build_id: Vec<u8>,
+pub(crate) struct Module {
+    pub(crate) path: String,
+    pub(crate) build_id: Vec<u8>,
 }
 
 impl Module {
     /// The file's name without its directory.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         module_name(&self.path)
     }
 }
@@ -96,15 +93,15 @@ enum SharedFrame {
 
 /// Addresses of a file whose names are to be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct UnnamedCode {
-    pub(super) number: ModuleNumber,
-    pub(super) module: Module,
-    pub(super) frames: Vec<(FrameNumber, u64)>,
+pub(crate) struct UnnamedCode {
+    pub(crate) number: ModuleNumber,
+    pub(crate) module: Module,
+    pub(crate) frames: Vec<(FrameNumber, u64)>,
 }
 
 /// The frames and functions of a session.
 #[derive(Debug)]
-pub(super) struct FrameTable {
+pub(crate) struct FrameTable {
     frames: Interner<SharedFrame>,
     /// By frame: the functions that it stands for, outermost first.
     functions_of: Vec<Box<[FunctionNumber]>>,
@@ -153,33 +150,33 @@ impl Default for FrameTable {
 
 impl FrameTable {
     /// The functions that a frame stands for, outermost first.
-    pub(super) fn functions_of(&self, frame: FrameNumber) -> &[FunctionNumber] {
+    pub(crate) fn functions_of(&self, frame: FrameNumber) -> &[FunctionNumber] {
         let functions = self.functions_of.get(frame.0 as usize);
         functions.map_or(std::slice::from_ref(&self.too_many), |known| known)
     }
 
     /// The function that stands for an empty stack.
-    pub(super) const fn no_stack(&self) -> FunctionNumber {
+    pub(crate) const fn no_stack(&self) -> FunctionNumber {
         self.no_stack
     }
 
     /// Number of functions.
-    pub(super) fn function_count(&self) -> usize {
+    pub(crate) fn function_count(&self) -> usize {
         self.functions.all().len()
     }
 
     /// All functions in the order of their numbers.
-    pub(super) fn functions(&self) -> impl Iterator<Item = &Function> {
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &Function> {
         self.functions.all().iter()
     }
 
     /// A function as it is shown.
-    pub(super) fn shown(&self, function: FunctionNumber) -> Option<&Function> {
+    pub(crate) fn shown(&self, function: FunctionNumber) -> Option<&Function> {
         self.functions.all().get(function.0 as usize)
     }
 
     /// Identifies a function in requests.
-    pub(super) fn id(&self, function: FunctionNumber) -> Option<FunctionId> {
+    pub(crate) fn id(&self, function: FunctionNumber) -> Option<FunctionId> {
         self.ids.of(function)
     }
 
@@ -187,7 +184,7 @@ impl FrameTable {
     /// the path was made is replaced by the functions that it stands for. `None` if a function of
     /// the path has not occurred. The path of an inverted tree leads from a function to its
     /// callers.
-    pub(super) fn resolve(
+    pub(crate) fn resolve(
         &self,
         path: &[FunctionId],
         is_inverted: bool,
@@ -208,7 +205,7 @@ impl FrameTable {
     }
 
     /// The file of a function; empty if it has none.
-    pub(super) fn module_name(&self, function: &Function) -> &str {
+    pub(crate) fn module_name(&self, function: &Function) -> &str {
         let module = function
             .module
             .and_then(|module| self.modules.all().get(module.0 as usize));
@@ -216,17 +213,17 @@ impl FrameTable {
     }
 
     /// Number of frames whose names are not known yet.
-    pub(super) const fn pending(&self) -> usize {
+    pub(crate) const fn pending(&self) -> usize {
         self.pending
     }
 
     /// Number of times that a frame or a name did not fit.
-    pub(super) const fn lost(&self) -> u64 {
+    pub(crate) const fn lost(&self) -> u64 {
         self.lost
     }
 
     /// Takes the code that has no names yet, of the files that are due.
-    pub(super) fn take_unnamed(
+    pub(crate) fn take_unnamed(
         &mut self,
         is_due: impl Fn(ModuleNumber) -> bool,
     ) -> Vec<UnnamedCode> {
@@ -245,7 +242,7 @@ impl FrameTable {
 
     /// Gives a frame of this file the names that were looked up. Without names, it keeps its
     /// address.
-    pub(super) fn name(&mut self, module: ModuleNumber, frame: FrameNumber, place: &Place) {
+    pub(crate) fn name(&mut self, module: ModuleNumber, frame: FrameNumber, place: &Place) {
         self.pending = self.pending.saturating_sub(1);
         if !place.is_named() {
             return;
@@ -348,7 +345,7 @@ impl FrameTable {
 }
 
 /// The longest prefix of a text with at most `most` bytes, cut between characters.
-pub(super) fn start_of(text: &str, most: usize) -> &str {
+pub(crate) fn start_of(text: &str, most: usize) -> &str {
     text.get(..text.floor_char_boundary(most))
         .unwrap_or_default()
 }

@@ -10,28 +10,28 @@
 mod columns;
 mod functions;
 
-use super::frames::{FrameTable, FunctionNumber};
-use super::hash::FastMap;
-use super::stack_tree::{NodeNumber, StackTree};
-pub(super) use columns::{NodeColumns, Shown};
-pub(super) use functions::FunctionTotals;
+use crate::frames::{FrameTable, FunctionNumber};
+use crate::hash::FastMap;
+use crate::stack_tree::{NodeNumber, StackTree};
+pub(crate) use columns::{NodeColumns, Shown};
+pub(crate) use functions::FunctionTotals;
 
 /// Time in the window, and in the window before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Values {
-    pub(super) now_ns: u64,
-    pub(super) before_ns: u64,
+pub(crate) struct Values {
+    pub(crate) now_ns: u64,
+    pub(crate) before_ns: u64,
 }
 
 impl Values {
     /// Adds time.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.now_ns = self.now_ns.saturating_add(other.now_ns);
         self.before_ns = self.before_ns.saturating_add(other.before_ns);
     }
 
     /// Whether there is no time in either window.
-    pub(super) const fn is_zero(self) -> bool {
+    pub(crate) const fn is_zero(self) -> bool {
         self.now_ns == 0 && self.before_ns == 0
     }
 }
@@ -86,7 +86,7 @@ struct OwnTime {
 
 /// A tree of functions.
 #[derive(Debug)]
-pub(super) struct FunctionTree {
+pub(crate) struct FunctionTree {
     nodes: Vec<FunctionNode>,
     children: FastMap<(u32, FunctionNumber), u32>,
     /// The own time of all nodes, one process after the other.
@@ -98,7 +98,7 @@ pub(super) struct FunctionTree {
 
 impl FunctionTree {
     /// A tree without time.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_most(MAX_TREE_NODES)
     }
 
@@ -121,7 +121,7 @@ impl FunctionTree {
 
     /// Adds the stacks of a process. `own` has the time of each node of its tree, and `stackless`
     /// the time of samples without a stack.
-    pub(super) fn add_process(
+    pub(crate) fn add_process(
         &mut self,
         process: u32,
         tree: &StackTree,
@@ -167,7 +167,7 @@ impl FunctionTree {
     }
 
     /// The same time by callee: the children of a node are the callers of its function.
-    pub(super) fn inverted(&self) -> Self {
+    pub(crate) fn inverted(&self) -> Self {
         self.inverted_within(MAX_STEPS)
     }
 
@@ -213,12 +213,12 @@ impl FunctionTree {
     }
 
     /// The time of all stacks.
-    pub(super) fn total(&self) -> Values {
+    pub(crate) fn total(&self) -> Values {
         self.node(ROOT).total
     }
 
     /// The node at the end of a path of functions from the root; `None` if there is none.
-    pub(super) fn find(&self, path: &[FunctionNumber]) -> Option<u32> {
+    pub(crate) fn find(&self, path: &[FunctionNumber]) -> Option<u32> {
         path.iter().try_fold(ROOT, |place, function| {
             self.children.get(&(place, *function)).copied()
         })

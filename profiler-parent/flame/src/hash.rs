@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-pub(super) use foldhash::fast::RandomState as FastHash;
+pub(crate) use foldhash::fast::RandomState as FastHash;
 
 /// A map with a fast hash.
-pub(super) type FastMap<K, V> = HashMap<K, V, FastHash>;
+pub(crate) type FastMap<K, V> = HashMap<K, V, FastHash>;
 
 #[cfg(test)]
 mod tests {

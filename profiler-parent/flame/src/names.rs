@@ -15,8 +15,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use profiler_core::time::{Anchor, MonotonicNs};
 use profiler_sys::spawn_quiet;
 
-use super::frames::{ModuleNumber, UnnamedCode};
-use super::store::{FlameStore, FlameThread};
+use crate::frames::{ModuleNumber, UnnamedCode};
+use crate::store::{FlameStore, FlameThread};
 use profiler_symbols::{ModuleKey, SymbolStore};
 
 /// Names that are stored under one lock.
@@ -34,7 +34,7 @@ const FIRST_NS: i64 = 30_000_000_000;
 
 /// The look-ups of one session.
 #[derive(Debug)]
-pub(super) struct NameLookup {
+pub(crate) struct NameLookup {
     batches: Sender<Vec<UnnamedCode>>,
     finished: Receiver<(ModuleNumber, MonotonicNs, u64)>,
     /// When the next look-up in a file may begin. No entry: at once.
@@ -75,7 +75,7 @@ impl NameLookup {
     ///
     /// # Errors
     /// When the system cannot start a thread.
-    pub(super) fn start(store: Arc<FlameStore>, symbols: SymbolStore) -> io::Result<Self> {
+    pub(crate) fn start(store: Arc<FlameStore>, symbols: SymbolStore) -> io::Result<Self> {
         let (batches, received) = bounded(BATCHES);
         let (done, finished) = crossbeam_channel::unbounded();
         let (stop, stopped) = bounded(0);
@@ -93,7 +93,7 @@ impl NameLookup {
     }
 
     /// Passes the code without names to the thread, if the thread has nothing to do.
-    pub(super) fn ask(&mut self, store: &FlameStore) {
+    pub(crate) fn ask(&mut self, store: &FlameStore) {
         for (module, ended, took_ns) in self.finished.try_iter() {
             let next = ended.0.saturating_add(took_ns.saturating_mul(PAUSE_FACTOR));
             self.due.insert(module, Some(MonotonicNs(next)));

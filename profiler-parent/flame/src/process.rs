@@ -15,15 +15,15 @@ use profiler_core::internal::reader::{Followed, Follower, Progress};
 use profiler_core::time::TimeConverter;
 use profiler_sys::OwnFile;
 
-use super::catch_up::CatchUp;
-use super::frames::{FrameTable, KnownModules, ProcessFrames};
-use super::recent::{RecentSample, RecentSamples};
-use super::stack_tree::{NodeNumber, RecorderPaths, StackTree};
-use super::threads::ThreadTable;
-use super::usage::{SampleTimes, Spent, WaitRange};
-use super::weights::{Room, ThreadNumber, Weight, Weights};
-use super::window::length_ns;
-use crate::process_table::pool_list::ProcessForReader;
+use crate::catch_up::CatchUp;
+use crate::frames::{FrameTable, KnownModules, ProcessFrames};
+use crate::recent::{RecentSample, RecentSamples};
+use crate::sources::ProcessToSample;
+use crate::stack_tree::{NodeNumber, RecorderPaths, StackTree};
+use crate::threads::ThreadTable;
+use crate::usage::{SampleTimes, Spent, WaitRange};
+use crate::weights::{Room, ThreadNumber, Weight, Weights};
+use crate::window::length_ns;
 use older::OlderChunk;
 
 /// The interval of samples, if the pool does not say it.
@@ -38,56 +38,56 @@ const LATEST_NS: i64 = 10_000_000_000;
 const ROWS_NS: i64 = 900_000_000;
 
 /// What one pass needs of the session.
-pub(super) struct Pass<'a> {
-    pub(super) converter: TimeConverter,
-    pub(super) now_ns: i64,
+pub(crate) struct Pass<'a> {
+    pub(crate) converter: TimeConverter,
+    pub(crate) now_ns: i64,
     /// Bytes of the pool to read before the pass goes on with the next process.
-    pub(super) budget: u64,
+    pub(crate) budget: u64,
     /// Whether samples are kept one by one for groups.
-    pub(super) keeps_recent: bool,
+    pub(crate) keeps_recent: bool,
     /// Whether the samples are older than all that were read of the process.
-    pub(super) is_older: bool,
-    pub(super) frames: &'a mut FrameTable,
-    pub(super) room: &'a mut Room,
+    pub(crate) is_older: bool,
+    pub(crate) frames: &'a mut FrameTable,
+    pub(crate) room: &'a mut Room,
 }
 
 /// The identity of a process.
 #[derive(Clone, Debug)]
-pub(super) struct ProcessIdentity {
-    pub(super) key: PoolId,
-    pub(super) pid: ProcessId,
-    pub(super) name: String,
-    pub(super) order: u64,
+pub(crate) struct ProcessIdentity {
+    pub(crate) key: PoolId,
+    pub(crate) pid: ProcessId,
+    pub(crate) name: String,
+    pub(crate) order: u64,
 }
 
 /// The samples of one process.
 #[derive(Debug)]
-pub(super) struct SampledProcess {
-    pub(super) identity: ProcessIdentity,
+pub(crate) struct SampledProcess {
+    pub(crate) identity: ProcessIdentity,
     follower: Option<Follower<Arc<OwnFile>>>,
     tick_ns: u64,
     known_modules: KnownModules,
     paths: RecorderPaths,
-    pub(super) tree: StackTree,
-    pub(super) weights: Weights,
-    pub(super) threads: ThreadTable,
+    pub(crate) tree: StackTree,
+    pub(crate) weights: Weights,
+    pub(crate) threads: ThreadTable,
     /// When the table of threads was read, and the number of samples at that time.
     rows_read: Option<(i64, u64)>,
-    pub(super) recent: RecentSamples,
-    pub(super) catch_up: CatchUp,
-    pub(super) progress: Progress,
+    pub(crate) recent: RecentSamples,
+    pub(crate) catch_up: CatchUp,
+    pub(crate) progress: Progress,
     /// The time since which all samples were read, in session time. Used while older samples are
     /// still to be read; `None` if newer ones are, too.
     whole_since_ns: Option<i64>,
-    pub(super) is_unreadable: bool,
-    pub(super) samples: u64,
+    pub(crate) is_unreadable: bool,
+    pub(crate) samples: u64,
     /// The time of the earliest sample, in session time.
-    pub(super) first_ns: Option<i64>,
+    pub(crate) first_ns: Option<i64>,
 }
 
 impl SampledProcess {
     /// Begins to read a process.
-    pub(super) fn new(process: ProcessForReader<'_>, pool: &Arc<OwnFile>) -> Self {
+    pub(crate) fn new(process: ProcessToSample<'_>, pool: &Arc<OwnFile>) -> Self {
         let follower = Follower::open_newest_first(Arc::clone(pool)).ok();
         let interval = follower
             .as_ref()
@@ -122,7 +122,7 @@ impl SampledProcess {
     }
 
     /// Reads the new entries, at most about the budget of the pass, and counts unfinished waits.
-    pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
+    pub(crate) fn advance(&mut self, pass: &mut Pass<'_>) {
         self.read(pass);
         if self.follower.is_some() && !self.progress.is_behind {
             self.count_waits(pass.now_ns.saturating_sub(LATE_NS), pass);
@@ -188,7 +188,7 @@ impl SampledProcess {
     }
 
     /// Reads the process to its end, and frees all except its sums. It ended at `ended_ns`.
-    pub(super) fn conclude(&mut self, pass: &mut Pass<'_>, ended_ns: i64) {
+    pub(crate) fn conclude(&mut self, pass: &mut Pass<'_>, ended_ns: i64) {
         self.read(pass);
         if self.is_behind() {
             return;
@@ -203,13 +203,13 @@ impl SampledProcess {
     }
 
     /// Whether entries remain to be read at once.
-    pub(super) const fn is_behind(&self) -> bool {
+    pub(crate) const fn is_behind(&self) -> bool {
         let remains = self.progress.is_behind || self.threads.awaits_older();
         remains && self.follower.is_some()
     }
 
     /// The time since which all samples were read, in session time; `None` if it is not known.
-    pub(super) const fn whole_since_ns(&self) -> Option<i64> {
+    pub(crate) const fn whole_since_ns(&self) -> Option<i64> {
         if self.is_behind() {
             self.whole_since_ns
         } else {
@@ -218,7 +218,7 @@ impl SampledProcess {
     }
 
     /// Whether the process records faster than it is read.
-    pub(super) const fn is_too_fast(&self) -> bool {
+    pub(crate) const fn is_too_fast(&self) -> bool {
         self.is_behind() && self.catch_up.is_over()
     }
 
@@ -325,8 +325,8 @@ impl SampledProcess {
 }
 
 #[cfg(test)]
-pub(super) mod test_pool;
+pub(crate) mod test_pool;
 #[cfg(test)]
-pub(super) mod test_process;
+pub(crate) mod test_process;
 #[cfg(test)]
 mod tests;

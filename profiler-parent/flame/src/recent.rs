@@ -1,14 +1,14 @@
 //! The latest samples of one process, kept one by one while a request needs them: the samples of a
 //! group are selected by the time of its runs.
 //!
-//! Filled while a pool is read ([`super::process`]), read for a request. Invariants: at most
+//! Filled while a pool is read ([`crate::process`]), read for a request. Invariants: at most
 //! [`MAX_RECENT`] samples are kept; the time of a sample that does not fit is counted as long as
 //! the sample would be kept.
 
 use std::collections::VecDeque;
 
-use super::stack_tree::NodeNumber;
-use super::weights::{ThreadNumber, Weight};
+use crate::stack_tree::NodeNumber;
+use crate::weights::{ThreadNumber, Weight};
 
 /// How long samples are kept: longer than the pools remember the runs of a group.
 const RECENT_NS: i64 = 6_000_000_000;
@@ -17,19 +17,19 @@ const MAX_RECENT: usize = 1 << 16;
 
 /// A sample, or a part of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RecentSample {
-    pub(super) from_ns: i64,
-    pub(super) to_ns: i64,
-    pub(super) thread: ThreadNumber,
-    pub(super) node: NodeNumber,
-    pub(super) weight: Weight,
+pub(crate) struct RecentSample {
+    pub(crate) from_ns: i64,
+    pub(crate) to_ns: i64,
+    pub(crate) thread: ThreadNumber,
+    pub(crate) node: NodeNumber,
+    pub(crate) weight: Weight,
 }
 
 /// The latest samples of one process, in the order in which they were read. Before them are the
 /// samples of older chunks: each chunk before those that were read earlier, its samples in the
 /// order of their times. With them are the samples of newer chunks that were put off until then.
 #[derive(Debug, Default)]
-pub(super) struct RecentSamples {
+pub(crate) struct RecentSamples {
     all: VecDeque<RecentSample>,
     /// The samples of an older chunk that is being read, which has at most some 10,000.
     older: Vec<RecentSample>,
@@ -40,13 +40,13 @@ pub(super) struct RecentSamples {
 
 impl RecentSamples {
     /// Keeps a sample, unless it is too old. If there is no room, the oldest sample is left out.
-    pub(super) fn keep(&mut self, sample: RecentSample, now_ns: i64) {
+    pub(crate) fn keep(&mut self, sample: RecentSample, now_ns: i64) {
         self.keep_within(MAX_RECENT, sample, now_ns);
     }
 
     /// Keeps a sample of a chunk that is older than all that were read, unless it is too old.
     /// [`Self::end_older`] ends the chunk.
-    pub(super) fn keep_older(&mut self, sample: RecentSample, now_ns: i64) {
+    pub(crate) fn keep_older(&mut self, sample: RecentSample, now_ns: i64) {
         if !is_old(&sample, now_ns) {
             self.older.push(sample);
         }
@@ -54,7 +54,7 @@ impl RecentSamples {
 
     /// Puts the samples of an older chunk before the others. If there is no room for all of them,
     /// the oldest are left out.
-    pub(super) fn end_older(&mut self) {
+    pub(crate) fn end_older(&mut self) {
         self.end_older_within(MAX_RECENT);
     }
 
@@ -89,7 +89,7 @@ impl RecentSamples {
     }
 
     /// Drops the samples that are too old.
-    pub(super) fn forget_old(&mut self, now_ns: i64) {
+    pub(crate) fn forget_old(&mut self, now_ns: i64) {
         while self.all.front().is_some_and(|one| is_old(one, now_ns)) {
             self.all.pop_front();
         }
@@ -99,12 +99,12 @@ impl RecentSamples {
     }
 
     /// The samples that are kept.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &RecentSample> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RecentSample> {
         self.all.iter()
     }
 
     /// The time of the samples of the last seconds for which there was no room.
-    pub(super) const fn left_out(&self) -> Weight {
+    pub(crate) const fn left_out(&self) -> Weight {
         self.left_out
     }
 }

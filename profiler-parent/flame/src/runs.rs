@@ -10,33 +10,28 @@
 use std::collections::HashMap;
 
 use profiler_core::ids::PoolId;
+use profiler_core::internal::reader::groups::Peak;
 
-use super::recent::RecentSample;
-use super::selection::WantedGroup;
-use super::weights::Weight;
-use super::window::length_ns;
-use crate::groups::GroupsSnapshot;
+use crate::recent::RecentSample;
+use crate::weights::Weight;
+use crate::window::length_ns;
 
 /// The runs of a group in all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RunRanges {
+pub(crate) struct RunRanges {
     /// By process: ranges of session time in order, which do not overlap.
     of_processes: HashMap<PoolId, Vec<(i64, i64)>>,
     count: usize,
 }
 
 impl RunRanges {
-    /// The longest run of each recorded half second of a group.
-    pub(super) fn of(group: &WantedGroup, snapshot: &GroupsSnapshot) -> Self {
+    /// The longest run of each recorded half second of a group, with its process.
+    pub(crate) fn of(runs: &[(PoolId, Peak)]) -> Self {
         let mut ranges = Self::default();
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-        for (process, row) in snapshot.rows() {
-            if row.kind == group.kind && row.name == group.name {
-                for peak in &row.totals.peaks {
-                    let from = signed(peak.ended_ns.saturating_sub(peak.duration_ns));
-                    ranges.add(process.pool, (from, signed(peak.ended_ns)));
-                }
-            }
+        for (process, run) in runs {
+            let from = signed(run.ended_ns.saturating_sub(run.duration_ns));
+            ranges.add(*process, (from, signed(run.ended_ns)));
         }
         ranges.of_processes.values_mut().for_each(merge);
         ranges
@@ -44,7 +39,7 @@ impl RunRanges {
 
     /// One run in one process.
     #[cfg(test)]
-    pub(super) fn of_one(process: PoolId, range: (i64, i64)) -> Self {
+    pub(crate) fn of_one(process: PoolId, range: (i64, i64)) -> Self {
         let mut ranges = Self::default();
         ranges.add(process, range);
         ranges
@@ -56,18 +51,18 @@ impl RunRanges {
     }
 
     /// Number of runs.
-    pub(super) const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
     /// The time of all runs, of overlapping runs in one process once.
-    pub(super) fn total_ns(&self) -> u64 {
+    pub(crate) fn total_ns(&self) -> u64 {
         let all = self.of_processes.values().flatten();
         all.fold(0, |sum: u64, range| sum.saturating_add(length_ns(*range)))
     }
 
     /// The time from the start of the first run to the end of the last; now if there is no run.
-    pub(super) fn range(&self, now_ns: i64) -> (i64, i64) {
+    pub(crate) fn range(&self, now_ns: i64) -> (i64, i64) {
         let all = || self.of_processes.values().flatten();
         let first = all().map(|(from, _)| *from).min();
         let last = all().map(|(_, to)| *to).max();
@@ -75,7 +70,7 @@ impl RunRanges {
     }
 
     /// The part of a sample's time that is within the runs of its process.
-    pub(super) fn part_of(&self, process: PoolId, sample: &RecentSample) -> Weight {
+    pub(crate) fn part_of(&self, process: PoolId, sample: &RecentSample) -> Weight {
         let (from_ns, to_ns) = (sample.from_ns, sample.to_ns);
         let ranges = self
             .of_processes
@@ -114,9 +109,9 @@ fn merge(ranges: &mut Vec<(i64, i64)>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stack_tree::NodeNumber;
-    use super::super::weights::ThreadNumber;
     use super::*;
+    use crate::stack_tree::NodeNumber;
+    use crate::weights::ThreadNumber;
 
     #[test]
     fn the_part_of_a_sample_within_the_runs_counts() {

@@ -5,21 +5,21 @@ use profiler_core::internal::entry::{Entry, decode};
 
 /// A sample to encode.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TestSample {
-    pub(super) thread: u64,
-    pub(super) at: u64,
-    pub(super) shared: u16,
+pub(crate) struct TestSample {
+    pub(crate) thread: u64,
+    pub(crate) at: u64,
+    pub(crate) shared: u16,
     /// Encoded frames.
-    pub(super) own: Vec<u64>,
-    pub(super) cpu_ns: u64,
-    pub(super) is_cut: bool,
-    pub(super) waits: bool,
-    pub(super) more_ticks: u32,
+    pub(crate) own: Vec<u64>,
+    pub(crate) cpu_ns: u64,
+    pub(crate) is_cut: bool,
+    pub(crate) waits: bool,
+    pub(crate) more_ticks: u32,
 }
 
 impl TestSample {
     /// The bytes of the entry.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         const KIND: u64 = 3 << 28;
         const TAIL: u64 = 1 << 26;
         const FOREIGN: u64 = 1 << 27;
@@ -35,7 +35,7 @@ impl TestSample {
     }
 
     /// Passes the decoded sample to `then`.
-    pub(super) fn with<T>(&self, then: impl FnOnce(&SampleEntry<'_>) -> T) -> T {
+    pub(crate) fn with<T>(&self, then: impl FnOnce(&SampleEntry<'_>) -> T) -> T {
         match decode(&self.bytes()) {
             Ok((Entry::Sample(sample), _)) => then(&sample),
             other => panic!("not a sample: {other:?}"),

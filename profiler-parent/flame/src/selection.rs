@@ -5,11 +5,11 @@
 
 use profiler_core::groups::GroupKind;
 use profiler_core::ids::ThreadId;
+use profiler_http::Query;
 
-use super::super::query::Query;
-use super::frames::FunctionId;
-use super::weights::Weight;
-use super::window::Window;
+use crate::frames::FunctionId;
+use crate::weights::Weight;
+use crate::window::Window;
 
 /// Default and largest numbers of nodes and rows in an answer.
 const NODES: usize = 4000;
@@ -21,7 +21,7 @@ const MAX_PATH: usize = 2048;
 
 /// The kind of time that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum TimeKind {
+pub(crate) enum TimeKind {
     /// Time on the processor.
     #[default]
     OnCpu,
@@ -44,13 +44,13 @@ impl TimeKind {
     }
 
     /// Its name in requests and answers.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let known = Self::NAMES.into_iter().find(|(_, kind)| *kind == self);
         known.map_or("", |(name, _)| name)
     }
 
     /// The time of this kind.
-    pub(super) const fn of(self, weight: Weight) -> u64 {
+    pub(crate) const fn of(self, weight: Weight) -> u64 {
         match self {
             Self::OnCpu => weight.on_ns,
             Self::OffCpu => weight.off_ns,
@@ -61,9 +61,9 @@ impl TimeKind {
 
 /// A group by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WantedGroup {
-    pub(super) kind: GroupKind,
-    pub(super) name: String,
+pub(crate) struct WantedGroup {
+    pub(crate) kind: GroupKind,
+    pub(crate) name: String,
 }
 
 impl WantedGroup {
@@ -77,14 +77,14 @@ impl WantedGroup {
 
     /// Whether the pools record which samples belong to the group. They do for the groups of
     /// processes and threads. Of all others, they record only when the longest runs took place.
-    pub(super) const fn is_recorded(&self) -> bool {
+    pub(crate) const fn is_recorded(&self) -> bool {
         matches!(self.kind, GroupKind::Process | GroupKind::Thread)
     }
 }
 
 /// The column by which functions are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum FunctionColumn {
+pub(crate) enum FunctionColumn {
     #[default]
     OwnTime,
     Total,
@@ -106,7 +106,7 @@ impl FunctionColumn {
     }
 
     /// Its name in requests and answers.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let known = Self::NAMES.into_iter().find(|(_, column)| *column == self);
         known.map_or("", |(name, _)| name)
     }
@@ -114,29 +114,29 @@ impl FunctionColumn {
 
 /// A parsed request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Selection {
-    pub(super) window: Window,
-    pub(super) time: TimeKind,
+pub(crate) struct Selection {
+    pub(crate) window: Window,
+    pub(crate) time: TimeKind,
     /// The key of a process, as in the table of processes.
-    pub(super) process: Option<String>,
-    pub(super) thread: Option<ThreadId>,
-    pub(super) group: Option<WantedGroup>,
-    pub(super) is_inverted: bool,
+    pub(crate) process: Option<String>,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) group: Option<WantedGroup>,
+    pub(crate) is_inverted: bool,
     /// Whether the window before is compared.
-    pub(super) compares: bool,
+    pub(crate) compares: bool,
     /// The functions from the root to the node that is shown.
-    pub(super) path: Vec<FunctionId>,
+    pub(crate) path: Vec<FunctionId>,
     /// A part of the names of functions, in lower case; empty for all.
-    pub(super) find: String,
-    pub(super) nodes: usize,
-    pub(super) rows: usize,
-    pub(super) sort: FunctionColumn,
-    pub(super) is_ascending: bool,
+    pub(crate) find: String,
+    pub(crate) nodes: usize,
+    pub(crate) rows: usize,
+    pub(crate) sort: FunctionColumn,
+    pub(crate) is_ascending: bool,
 }
 
 impl Selection {
     /// Parses a request.
-    pub(super) fn parse(query: &Query) -> Self {
+    pub(crate) fn parse(query: &Query) -> Self {
         let is_set = |key: &str| query.get(key) == Some("1");
         let ids = query.get("path").unwrap_or_default().split('.');
         let path = ids.map_while(FunctionId::parse);
@@ -163,12 +163,12 @@ impl Selection {
     }
 
     /// The group whose samples must be found by the time of its runs.
-    pub(super) fn runs_of(&self) -> Option<&WantedGroup> {
+    pub(crate) fn runs_of(&self) -> Option<&WantedGroup> {
         self.group.as_ref().filter(|group| !group.is_recorded())
     }
 
     /// Whether samples of this thread are wanted.
-    pub(super) fn wants_thread(&self, tid: ThreadId, name: &str) -> bool {
+    pub(crate) fn wants_thread(&self, tid: ThreadId, name: &str) -> bool {
         let is_group = self
             .group
             .as_ref()
@@ -177,7 +177,7 @@ impl Selection {
     }
 
     /// Whether samples of this process are wanted.
-    pub(super) fn wants_process(&self, key: &str, name: &str) -> bool {
+    pub(crate) fn wants_process(&self, key: &str, name: &str) -> bool {
         let is_group = self
             .group
             .as_ref()

@@ -13,25 +13,28 @@ use std::hash::BuildHasher;
 use profiler_core::internal::entry::stack::Frame;
 use profiler_json::interner::ItemIndex;
 
-use super::frames::FrameNumber;
-use super::hash::FastHash;
-pub(super) use paths::RecorderPaths;
+use crate::hash::FastHash;
+pub(crate) use paths::RecorderPaths;
 
 /// Limit on the nodes of one process.
 const MAX_NODES: usize = 1 << 17;
 
+/// Number of a frame, of all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FrameNumber(pub(crate) u32);
+
 /// Number of a node of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct NodeNumber(pub(super) u32);
+pub(crate) struct NodeNumber(pub(crate) u32);
 
 impl NodeNumber {
     /// No node: an empty stack.
-    pub(super) const NONE: Self = Self(u32::MAX);
+    pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
 /// What the address of a code frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum FramePlace {
+pub(crate) enum FramePlace {
     /// The innermost frame of a sample: the address of the next instruction.
     Innermost,
     /// The address to which a call returns: the byte after the call.
@@ -58,7 +61,7 @@ struct StackNode {
 }
 
 /// The frames of the session, to which a tree adds its new frames.
-pub(super) trait FrameSource {
+pub(crate) trait FrameSource {
     /// Whether the tree may grow by one node, which is then taken.
     fn has_room(&mut self) -> bool;
 
@@ -71,7 +74,7 @@ pub(super) trait FrameSource {
 
 /// All stacks of one process.
 #[derive(Debug)]
-pub(super) struct StackTree {
+pub(crate) struct StackTree {
     nodes: Vec<StackNode>,
     index: ItemIndex,
     hasher: FastHash,
@@ -94,19 +97,19 @@ impl Default for StackTree {
 
 impl StackTree {
     /// All nodes in the order of their numbers: caller and frame.
-    pub(super) fn iter(
+    pub(crate) fn iter(
         &self,
     ) -> impl ExactSizeIterator<Item = (NodeNumber, FrameNumber)> + DoubleEndedIterator + '_ {
         self.nodes.iter().map(|node| (node.caller, node.frame))
     }
 
     /// Number of nodes.
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.nodes.len()
     }
 
     /// Number of times that a frame did not fit.
-    pub(super) const fn lost(&self) -> u64 {
+    pub(crate) const fn lost(&self) -> u64 {
         self.lost
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The thread reads the new entries of all pools about once a second, one process at a time under
 //! the lock. The entries that the pools hold at the first read are read without a pause, the newest
-//! first ([`super::catch_up`]); meanwhile, also during the first pass, requests are answered with
+//! first ([`crate::catch_up`]); meanwhile, also during the first pass, requests are answered with
 //! the entries that have been read, and the answers say what is incomplete. Invariants: the lock is
 //! held for the time that one budget of one process takes, usually some milliseconds, and never
 //! while symbols are looked up; a request that waits for the lock is the next to get it; if a
@@ -10,21 +10,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use profiler_core::ids::PoolId;
-use profiler_core::time::{TimeConverter, Timestamp};
+use profiler_core::time::{Anchor, TimeConverter, Timestamp};
 
-use super::catch_up::in_rounds;
-use super::frames::{FrameTable, start_of};
-use super::names::NameLookup;
-use super::process::{Pass, SampledProcess};
-use super::weights::{Room, Weight};
-use crate::process_table::pool_list::{FollowedPool, PoolList};
-use crate::process_table::{ProcessTable, Remains};
-use crate::session_time::SessionTime;
+use crate::catch_up::in_rounds;
+use crate::frames::{FrameTable, start_of};
+use crate::process::{Pass, SampledProcess};
+use crate::sampled_pools::{SampledPool, SampledPools};
+use crate::sources::FlameSources;
+use crate::weights::{Room, Weight};
 
 /// Time between two regular passes.
 const EVERY: Duration = Duration::from_millis(950);
@@ -43,53 +41,46 @@ const MAX_ENDED: usize = 2048;
 /// The longest text of a panic that is shown, in bytes.
 const LONGEST_PANIC: usize = 200;
 
-/// Where the samples come from.
-#[derive(Clone, Debug)]
-pub(super) struct SampledPools {
-    pub(super) processes: Arc<ProcessTable>,
-    pub(super) time: SessionTime,
-}
-
 /// A thread of the flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FlameThread {
+pub(crate) enum FlameThread {
     Reader,
     Names,
 }
 
 /// Why threads have stopped, as sentences. They stop by a panic only.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StoppedThreads {
+pub(crate) struct StoppedThreads {
     /// The samples are not read any more.
-    pub(super) reader: Option<String>,
+    pub(crate) reader: Option<String>,
     /// Names are not looked up any more.
-    pub(super) names: Option<String>,
+    pub(crate) names: Option<String>,
 }
 
 /// The samples that were read.
 #[derive(Debug)]
-pub(super) struct Samples {
-    open: PoolList<SampledProcess>,
+pub(crate) struct Samples {
+    open: SampledPools,
     ended: Vec<SampledProcess>,
     /// The time of ended processes that are not kept.
-    pub(super) forgotten: Weight,
-    pub(super) frames: FrameTable,
+    pub(crate) forgotten: Weight,
+    pub(crate) frames: FrameTable,
     room: Room,
     /// Finished passes.
-    pub(super) passes: u64,
+    pub(crate) passes: u64,
     /// Whether the entries that the pools held at the first read are still being read. True until
     /// the first pass has ended.
-    pub(super) is_behind: bool,
+    pub(crate) is_behind: bool,
     /// When the last finished regular pass began, in session time; during the first pass, when it
     /// began. Other passes do not read the processes that have caught up.
-    pub(super) read_ns: i64,
-    pub(super) stopped: StoppedThreads,
+    pub(crate) read_ns: i64,
+    pub(crate) stopped: StoppedThreads,
 }
 
 impl Samples {
     fn new() -> Self {
         Self {
-            open: PoolList::new(),
+            open: SampledPools::default(),
             ended: Vec::new(),
             forgotten: Weight::default(),
             frames: FrameTable::default(),
@@ -103,7 +94,7 @@ impl Samples {
 
     /// The samples of one process that has ended.
     #[cfg(test)]
-    pub(super) fn of_one(process: SampledProcess, frames: FrameTable, read_ns: i64) -> Self {
+    pub(crate) fn of_one(process: SampledProcess, frames: FrameTable, read_ns: i64) -> Self {
         Self {
             ended: vec![process],
             frames,
@@ -116,7 +107,7 @@ impl Samples {
 
     /// The time since which all samples were read, in session time; `None` if it is not known.
     /// Without the processes that have reached their bound, which an answer counts.
-    pub(super) fn whole_since_ns(&self) -> Option<i64> {
+    pub(crate) fn whole_since_ns(&self) -> Option<i64> {
         if self.passes == 0 && self.open.iter().next().is_none() {
             return None; // nothing was read
         }
@@ -126,14 +117,14 @@ impl Samples {
     }
 
     /// All processes whose samples were read.
-    pub(super) fn processes(&self) -> impl Iterator<Item = &SampledProcess> {
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &SampledProcess> {
         self.open.iter().chain(&self.ended)
     }
 }
 
 /// The samples, shared by the reader's thread, the server's thread and the look-up of names.
 #[derive(Debug)]
-pub(super) struct FlameStore {
+pub(crate) struct FlameStore {
     /// Held while waiting for the samples, so that the reader does not take them again before a
     /// request that waits.
     turn: Mutex<()>,
@@ -144,7 +135,7 @@ pub(super) struct FlameStore {
 
 impl FlameStore {
     /// A store without samples.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             turn: Mutex::new(()),
             samples: Mutex::new(Samples::new()),
@@ -152,7 +143,7 @@ impl FlameStore {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Samples> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Samples> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         drop(turn);
@@ -160,12 +151,12 @@ impl FlameStore {
     }
 
     /// Says whether the latest samples are needed one by one.
-    pub(super) fn keep_recent(&self, is_needed: bool) {
+    pub(crate) fn keep_recent(&self, is_needed: bool) {
         self.keeps_recent.store(is_needed, Ordering::Relaxed);
     }
 
     /// Runs the body of a thread. If it panics, all answers say so from then on.
-    pub(super) fn run_thread(&self, thread: FlameThread, body: impl FnOnce()) {
+    pub(crate) fn run_thread(&self, thread: FlameThread, body: impl FnOnce()) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(body)) else {
             return;
         };
@@ -182,23 +173,23 @@ impl FlameStore {
     }
 }
 
-/// Reads until the channel is disconnected.
-pub(super) fn run(
-    pools: &SampledPools,
+/// Reads until the channel is disconnected. After each pass, `look_up` looks up the names of code.
+pub(crate) fn run(
+    sources: &dyn FlameSources,
     store: &FlameStore,
-    mut names: NameLookup,
+    mut look_up: impl FnMut(&FlameStore),
     stop: &Receiver<()>,
 ) {
     let mut has_more = false;
     let mut regular_ns = i64::MIN;
     loop {
-        let times = PassTimes::now(pools, store);
+        let times = PassTimes::now(sources, store);
         let is_regular = !has_more || times.now_ns.saturating_sub(regular_ns) >= EVERY_NS;
         if is_regular {
             regular_ns = times.now_ns;
         }
-        has_more = pass(pools, store, times, is_regular);
-        names.ask(store);
+        has_more = pass(sources, store, times, is_regular);
+        look_up(store);
         let pause = if has_more { Duration::ZERO } else { EVERY };
         match stop.recv_timeout(pause) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
@@ -209,9 +200,14 @@ pub(super) fn run(
 
 /// Reads the new entries of all processes. A pass that is not regular reads only the processes
 /// whose older entries are read without a pause. Returns whether the next pass follows at once.
-fn pass(pools: &SampledPools, store: &FlameStore, times: PassTimes, is_regular: bool) -> bool {
+fn pass(
+    sources: &dyn FlameSources,
+    store: &FlameStore,
+    times: PassTimes,
+    is_regular: bool,
+) -> bool {
     let mut samples = store.lock();
-    samples.begin_pass(&pools.processes, times.now_ns);
+    samples.begin_pass(sources, times.now_ns);
     let turns = samples.turns(is_regular);
     drop(samples);
     // The lock is free between two budgets.
@@ -220,8 +216,8 @@ fn pass(pools: &SampledPools, store: &FlameStore, times: PassTimes, is_regular: 
 }
 
 /// Reads all pools once; returns whether the next pass follows at once.
-pub(super) fn read_once(pools: &SampledPools, store: &FlameStore) -> bool {
-    pass(pools, store, PassTimes::now(pools, store), true)
+pub(crate) fn read_once(sources: &dyn FlameSources, store: &FlameStore) -> bool {
+    pass(sources, store, PassTimes::now(sources, store), true)
 }
 
 /// What all reads of one pass have in common.
@@ -233,8 +229,8 @@ struct PassTimes {
 }
 
 impl PassTimes {
-    fn now(pools: &SampledPools, store: &FlameStore) -> Self {
-        let converter = pools.time.converter();
+    fn now(sources: &dyn FlameSources, store: &FlameStore) -> Self {
+        let converter = sources.clock().converter(Anchor::take());
         Self {
             converter,
             now_ns: converter.since_start_ns(Timestamp::now()),
@@ -246,18 +242,15 @@ impl PassTimes {
 impl Samples {
     /// Finds the processes to read. From the first pass on, an answer covers the present. A process
     /// that is found in a later pass started after the time that answers cover until the pass ends.
-    fn begin_pass(&mut self, table: &ProcessTable, now_ns: i64) {
-        self.update(table);
+    fn begin_pass(&mut self, sources: &dyn FlameSources, now_ns: i64) {
+        self.update(sources);
         if self.passes == 0 {
             self.read_ns = now_ns;
         }
     }
 
-    fn update(&mut self, table: &ProcessTable) {
-        self.open.update(table, |process| match process.remains {
-            Remains::Pool(pool) => Some(SampledProcess::new(process, pool)),
-            Remains::Expired(_) | Remains::Unprofiled(_) => None,
-        });
+    fn update(&mut self, sources: &dyn FlameSources) {
+        self.open.update(sources);
         let sharers = self.open.iter().count() + 1;
         self.room.set_share((MAX_CELLS / sharers).max(LEAST_SHARE));
     }
@@ -267,13 +260,13 @@ impl Samples {
     /// one process, which limits the length of a pass.
     fn turns(&mut self, is_regular: bool) -> Vec<(PoolId, usize)> {
         let too_fast = self.open.iter().filter(|one| one.is_too_fast()).count();
-        let turn = |pool: &mut FollowedPool<SampledProcess>| {
-            let mut budgets = pool.reader.catch_up.budgets(is_regular);
-            if pool.reader.is_too_fast() {
+        let turn = |pool: &mut SampledPool| {
+            let mut budgets = pool.process.catch_up.budgets(is_regular);
+            if pool.process.is_too_fast() {
                 budgets = budgets.div_ceil(too_fast.max(1));
             }
             let least = usize::from(pool.is_over);
-            (pool.reader.identity.key, budgets.max(least))
+            (pool.process.identity.key, budgets.max(least))
         };
         self.open.iter_mut().map(turn).collect()
     }
@@ -286,7 +279,7 @@ impl Samples {
         let mut pass = Pass {
             converter: times.converter,
             now_ns: times.now_ns,
-            budget: pool.reader.catch_up.bytes(),
+            budget: pool.process.catch_up.bytes(),
             keeps_recent: times.keeps_recent,
             is_older: false,
             frames: &mut self.frames,
@@ -294,17 +287,17 @@ impl Samples {
         };
         if pool.is_over {
             let died = pool.died.map(|died| times.converter.since_start_ns(died));
-            pool.reader
+            pool.process
                 .conclude(&mut pass, died.unwrap_or(times.now_ns));
         } else {
-            pool.reader.advance(&mut pass);
+            pool.process.advance(&mut pass);
         }
-        pool.reader.is_behind()
+        pool.process.is_behind()
     }
 
     /// Returns whether the next pass follows at once.
     fn end_pass(&mut self, now_ns: i64, is_regular: bool) -> bool {
-        let ended = self.open.take_ended(|process| !process.is_behind());
+        let ended = self.open.take_ended();
         self.ended
             .extend(ended.into_iter().filter(|process| process.samples > 0));
         let surplus = self.ended.len().saturating_sub(MAX_ENDED);
@@ -320,7 +313,7 @@ impl Samples {
         }
         self.passes += 1;
         if self.passes.is_multiple_of(TIDY_PASSES) {
-            let open = self.open.iter_mut().map(|pool| &mut pool.reader);
+            let open = self.open.iter_mut().map(|pool| &mut pool.process);
             for process in open.chain(&mut self.ended) {
                 process.weights.forget_before(now_ns);
             }

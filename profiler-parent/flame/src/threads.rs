@@ -1,6 +1,6 @@
 //! The threads of one process: their numbers, names and usage.
 //!
-//! Used while the samples of the process are read ([`super::process`]). A sample contains the
+//! Used while the samples of the process are read ([`crate::process`]). A sample contains the
 //! system's number of its thread, and the system gives the number of an ended thread to a new
 //! thread. The rows of the pool's thread table contain the time at which each thread registered. So
 //! a sample belongs to the thread that was the last to register under this number before the sample
@@ -14,10 +14,10 @@ use profiler_core::internal::reader::ThreadInfo;
 use profiler_core::time::Timestamp;
 use profiler_gecko::frame_names::thread_without_row;
 
-use super::hash::FastMap;
-use super::stack_tree::NodeNumber;
-use super::usage::{PutOffSample, SampleTimes, Spent, ThreadUsage, WaitRange};
-use super::weights::ThreadNumber;
+use crate::hash::FastMap;
+use crate::stack_tree::NodeNumber;
+use crate::usage::{PutOffSample, SampleTimes, Spent, ThreadUsage, WaitRange};
+use crate::weights::ThreadNumber;
 
 /// Limit on the threads of a process that are told apart.
 const MAX_THREADS: u32 = 4096;
@@ -34,9 +34,9 @@ const MAX_LIVES: usize = 8;
 
 /// A thread whose samples were read.
 #[derive(Debug)]
-pub(super) struct SampledThread {
-    pub(super) tid: ThreadId,
-    pub(super) name: String,
+pub(crate) struct SampledThread {
+    pub(crate) tid: ThreadId,
+    pub(crate) name: String,
     usage: ThreadUsage,
 }
 
@@ -52,7 +52,7 @@ struct ThreadLife {
 
 /// The threads of one process.
 #[derive(Debug, Default)]
-pub(super) struct ThreadTable {
+pub(crate) struct ThreadTable {
     all: Vec<SampledThread>,
     /// By the system's number: the threads in the order in which they registered.
     lives: FastMap<ThreadId, Vec<ThreadLife>>,
@@ -65,7 +65,7 @@ pub(super) struct ThreadTable {
 
 impl ThreadTable {
     /// No threads yet. The newest samples are read first.
-    pub(super) fn newest_first() -> Self {
+    pub(crate) fn newest_first() -> Self {
         Self {
             awaits_older: true,
             ..Self::default()
@@ -73,22 +73,22 @@ impl ThreadTable {
     }
 
     /// Whether older samples than those that were read are still to be read.
-    pub(super) const fn awaits_older(&self) -> bool {
+    pub(crate) const fn awaits_older(&self) -> bool {
         self.awaits_older
     }
 
     /// All threads in the order of their numbers.
-    pub(super) fn all(&self) -> &[SampledThread] {
+    pub(crate) fn all(&self) -> &[SampledThread] {
         &self.all
     }
 
     /// Whether a thread has appeared of which no row was read since.
-    pub(super) const fn has_unnamed(&self) -> bool {
+    pub(crate) const fn has_unnamed(&self) -> bool {
         self.has_unnamed
     }
 
     /// The number of the thread that had this number of the system at this time.
-    pub(super) fn number(&mut self, tid: ThreadId, at: Timestamp) -> ThreadNumber {
+    pub(crate) fn number(&mut self, tid: ThreadId, at: Timestamp) -> ThreadNumber {
         let lives = self.lives.get(&tid);
         let lives = lives.map(Vec::as_slice).unwrap_or_default();
         // The thread that registered first may have samples from before that.
@@ -136,7 +136,7 @@ impl ThreadTable {
 
     /// Takes the present rows of the thread table. A thread that never registers has its number as
     /// its name.
-    pub(super) fn take_rows(&mut self, mut rows: Vec<ThreadInfo>) {
+    pub(crate) fn take_rows(&mut self, mut rows: Vec<ThreadInfo>) {
         self.has_unnamed = false;
         for lives in self.lives.values_mut() {
             lives.retain(|life| life.number.is_some());
@@ -184,7 +184,7 @@ impl ThreadTable {
     }
 
     /// The time that the next sample of a thread adds to its stack `node`.
-    pub(super) fn spent(
+    pub(crate) fn spent(
         &mut self,
         number: ThreadNumber,
         tid: ThreadId,
@@ -202,7 +202,7 @@ impl ThreadTable {
 
     /// Joins the usage of a thread with that of the time before. Returns the sample that was put
     /// off until then, and the time that it adds.
-    pub(super) fn precede(
+    pub(crate) fn precede(
         &mut self,
         number: ThreadNumber,
         tid: ThreadId,
@@ -216,7 +216,7 @@ impl ThreadTable {
 
     /// Notes that there are no older samples. Returns all samples that were put off, and the time
     /// that they add.
-    pub(super) fn end_older(&mut self) -> Vec<(ThreadNumber, PutOffSample, Spent)> {
+    pub(crate) fn end_older(&mut self) -> Vec<(ThreadNumber, PutOffSample, Spent)> {
         self.awaits_older = false;
         let ended = self.usages().filter_map(|(number, usage)| {
             let (first, spent) = usage.end_put_off()?;
@@ -246,7 +246,7 @@ impl ThreadTable {
     }
 
     /// The parts of all unfinished waits, up to `until_ns`, that are not counted yet. Counts them.
-    pub(super) fn waits(
+    pub(crate) fn waits(
         &mut self,
         until_ns: i64,
     ) -> impl Iterator<Item = (ThreadNumber, NodeNumber, WaitRange)> {
@@ -261,7 +261,7 @@ impl ThreadTable {
     }
 
     /// Frees what only reading needs.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.lives = FastMap::default();
         self.others = BTreeMap::new();
     }

@@ -14,21 +14,21 @@
 
 use profiler_core::internal::entry::sample::SampleEntry;
 
-use super::stack_tree::NodeNumber;
-use super::weights::Weight;
+use crate::stack_tree::NodeNumber;
+use crate::weights::Weight;
 
 /// What a sample says about time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SampleTimes {
+pub(crate) struct SampleTimes {
     /// When it was taken, in session time.
-    pub(super) at_ns: i64,
-    pub(super) cpu_ns: Option<u64>,
+    pub(crate) at_ns: i64,
+    pub(crate) cpu_ns: Option<u64>,
     /// The time of the ticks that it stands for.
-    pub(super) span_ns: u64,
+    pub(crate) span_ns: u64,
     /// Whether the thread waits from then on.
-    pub(super) waits: bool,
+    pub(crate) waits: bool,
     /// Whether its stack is that of the sample before.
-    pub(super) is_repeated: bool,
+    pub(crate) is_repeated: bool,
 }
 
 impl SampleTimes {
@@ -39,7 +39,7 @@ impl SampleTimes {
 
     /// The times of a sample that was taken at this point in session time. Ticks are `tick_ns`
     /// apart.
-    pub(super) fn of(sample: &SampleEntry<'_>, at_ns: i64, tick_ns: u64) -> Self {
+    pub(crate) fn of(sample: &SampleEntry<'_>, at_ns: i64, tick_ns: u64) -> Self {
         Self {
             at_ns,
             cpu_ns: sample.cpu_ns,
@@ -51,15 +51,15 @@ impl SampleTimes {
 }
 
 /// A range of session time in which a thread waited.
-pub(super) type WaitRange = (i64, i64);
+pub(crate) type WaitRange = (i64, i64);
 
 /// The time that a sample adds to its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(crate) struct Spent {
     /// Time on the processor.
-    pub(super) on: Weight,
+    pub(crate) on: Weight,
     /// Time off the processor.
-    pub(super) wait: Option<WaitRange>,
+    pub(crate) wait: Option<WaitRange>,
 }
 
 /// A wait that has not ended.
@@ -72,14 +72,14 @@ struct OpenWait {
 
 /// A sample whose time depends on samples that are older, and that are not read yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PutOffSample {
-    pub(super) times: SampleTimes,
-    pub(super) node: NodeNumber,
+pub(crate) struct PutOffSample {
+    pub(crate) times: SampleTimes,
+    pub(crate) node: NodeNumber,
 }
 
 /// The usage of one thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ThreadUsage {
+pub(crate) struct ThreadUsage {
     open: Option<OpenWait>,
     /// The time of the latest sample.
     latest_ns: i64,
@@ -92,7 +92,7 @@ pub(super) struct ThreadUsage {
 impl ThreadUsage {
     /// The time that the thread's next sample adds to its stack `node`, if older samples may be
     /// read later.
-    pub(super) fn next_or_begin(&mut self, sample: &SampleTimes, node: NodeNumber) -> Spent {
+    pub(crate) fn next_or_begin(&mut self, sample: &SampleTimes, node: NodeNumber) -> Spent {
         if self.has_begun {
             self.next(sample, node)
         } else {
@@ -113,7 +113,7 @@ impl ThreadUsage {
 
     /// Joins the usage of the time before this. Returns the sample that was put off until then, and
     /// the time that it adds.
-    pub(super) fn precede(&mut self, mut older: Self) -> Option<(PutOffSample, Spent)> {
+    pub(crate) fn precede(&mut self, mut older: Self) -> Option<(PutOffSample, Spent)> {
         if !older.has_begun {
             return None;
         }
@@ -126,13 +126,13 @@ impl ThreadUsage {
     }
 
     /// Returns the sample that was put off, and the time that it adds if no sample is older.
-    pub(super) fn end_put_off(&mut self) -> Option<(PutOffSample, Spent)> {
+    pub(crate) fn end_put_off(&mut self) -> Option<(PutOffSample, Spent)> {
         let first = self.first.take()?;
         Some((first, Self::default().next(&first.times, first.node)))
     }
 
     /// The time that the thread's next sample adds to its stack `node`.
-    pub(super) fn next(&mut self, sample: &SampleTimes, node: NodeNumber) -> Spent {
+    pub(crate) fn next(&mut self, sample: &SampleTimes, node: NodeNumber) -> Spent {
         self.has_begun = true;
         let open = self.open.take();
         let at_ns = sample.at_ns;
@@ -159,12 +159,12 @@ impl ThreadUsage {
     }
 
     /// Whether the thread waits since its latest sample, or its first sample was put off.
-    pub(super) const fn is_needed(&self) -> bool {
+    pub(crate) const fn is_needed(&self) -> bool {
         self.open.is_some() || self.first.is_some()
     }
 
     /// The part of an unfinished wait, up to `now_ns`, that is not counted yet. Counts it.
-    pub(super) fn advance(&mut self, now_ns: i64) -> Option<(NodeNumber, WaitRange)> {
+    pub(crate) fn advance(&mut self, now_ns: i64) -> Option<(NodeNumber, WaitRange)> {
         let open = self.open.as_mut()?;
         let range = ordered(open.counted_ns, now_ns)?;
         open.counted_ns = now_ns;

@@ -8,32 +8,32 @@
 mod cell;
 mod room;
 
-use super::hash::FastMap;
-use super::stack_tree::NodeNumber;
-use super::window::{PeriodRange, length_ns};
+use crate::hash::FastMap;
+use crate::stack_tree::NodeNumber;
+use crate::window::{PeriodRange, length_ns};
 use cell::Cell;
-pub(super) use room::Room;
+pub(crate) use room::Room;
 
 /// Time on and off the processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Weight {
-    pub(super) on_ns: u64,
-    pub(super) off_ns: u64,
+pub(crate) struct Weight {
+    pub(crate) on_ns: u64,
+    pub(crate) off_ns: u64,
 }
 
 impl Weight {
     /// Time on the processor.
-    pub(super) const fn on(on_ns: u64) -> Self {
+    pub(crate) const fn on(on_ns: u64) -> Self {
         Self { on_ns, off_ns: 0 }
     }
 
     /// Time off the processor.
-    pub(super) const fn off(off_ns: u64) -> Self {
+    pub(crate) const fn off(off_ns: u64) -> Self {
         Self { on_ns: 0, off_ns }
     }
 
     /// The sum of both.
-    pub(super) const fn plus(self, other: Self) -> Self {
+    pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             on_ns: self.on_ns.saturating_add(other.on_ns),
             off_ns: self.off_ns.saturating_add(other.off_ns),
@@ -41,26 +41,26 @@ impl Weight {
     }
 
     /// Whether there is any time.
-    pub(super) const fn is_zero(self) -> bool {
+    pub(crate) const fn is_zero(self) -> bool {
         self.on_ns == 0 && self.off_ns == 0
     }
 }
 
 /// Number of a thread in its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ThreadNumber(pub(super) u32);
+pub(crate) struct ThreadNumber(pub(crate) u32);
 
 /// The time of one cell in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CellWeight {
-    pub(super) thread: ThreadNumber,
-    pub(super) node: NodeNumber,
-    pub(super) weight: Weight,
+pub(crate) struct CellWeight {
+    pub(crate) thread: ThreadNumber,
+    pub(crate) node: NodeNumber,
+    pub(crate) weight: Weight,
 }
 
 /// The time of all stacks of one process.
 #[derive(Debug, Default)]
-pub(super) struct Weights {
+pub(crate) struct Weights {
     cells: Vec<Cell>,
     index: FastMap<(ThreadNumber, NodeNumber), u32>,
     left_out: Weight,
@@ -68,7 +68,7 @@ pub(super) struct Weights {
 
 impl Weights {
     /// Adds time that a thread spent at a stack, at one point in session time.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         thread: ThreadNumber,
         node: NodeNumber,
@@ -84,7 +84,7 @@ impl Weights {
 
     /// Adds time off the processor that a thread spent at a stack, from one point in session time
     /// to another.
-    pub(super) fn add_wait(
+    pub(crate) fn add_wait(
         &mut self,
         thread: ThreadNumber,
         node: NodeNumber,
@@ -99,7 +99,7 @@ impl Weights {
 
     /// Takes the room of a thread's time without a stack: time for whose stack there is no room
     /// counts there.
-    pub(super) fn reserve(&mut self, thread: ThreadNumber, room: &mut Room) {
+    pub(crate) fn reserve(&mut self, thread: ThreadNumber, room: &mut Room) {
         let _ = self.place(thread, NodeNumber::NONE, room);
     }
 
@@ -131,25 +131,25 @@ impl Weights {
     }
 
     /// Number of cells, which were taken from the room.
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.cells.len()
     }
 
     /// Frees what only adding needs.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.index = FastMap::default();
         self.cells.shrink_to_fit();
     }
 
     /// Drops the periods that no window contains any more.
-    pub(super) fn forget_before(&mut self, now_ns: i64) {
+    pub(crate) fn forget_before(&mut self, now_ns: i64) {
         for cell in &mut self.cells {
             cell.forget_before(now_ns);
         }
     }
 
     /// The time of every cell in a range; `None` for all time.
-    pub(super) fn within(
+    pub(crate) fn within(
         &self,
         range: Option<PeriodRange>,
     ) -> impl Iterator<Item = CellWeight> + '_ {
@@ -161,7 +161,7 @@ impl Weights {
     }
 
     /// The time for which there was no room.
-    pub(super) const fn left_out(&self) -> Weight {
+    pub(crate) const fn left_out(&self) -> Weight {
         self.left_out
     }
 }

@@ -10,7 +10,7 @@ const PERIODS: u32 = 10;
 
 /// The length of the periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resolution {
+pub(crate) enum Resolution {
     /// One second.
     Fine,
     /// Six seconds.
@@ -19,10 +19,10 @@ pub(super) enum Resolution {
 
 impl Resolution {
     /// Both resolutions.
-    pub(super) const ALL: [Self; 2] = [Self::Fine, Self::Coarse];
+    pub(crate) const ALL: [Self; 2] = [Self::Fine, Self::Coarse];
     /// Number of periods that are kept: two windows, and the period before them, for data that
     /// arrives late.
-    pub(super) const KEPT: u32 = 2 * PERIODS + 1;
+    pub(crate) const KEPT: u32 = 2 * PERIODS + 1;
 
     const fn length_ns(self) -> i64 {
         match self {
@@ -32,24 +32,24 @@ impl Resolution {
     }
 
     /// The period that contains this point in session time.
-    pub(super) fn period_of(self, at_ns: i64) -> Period {
+    pub(crate) fn period_of(self, at_ns: i64) -> Period {
         let number = at_ns.max(0) / self.length_ns();
         Period(u32::try_from(number).unwrap_or(u32::MAX))
     }
 
     /// The first point in session time of a period.
-    pub(super) fn start_of(self, period: Period) -> i64 {
+    pub(crate) fn start_of(self, period: Period) -> i64 {
         i64::from(period.0).saturating_mul(self.length_ns())
     }
 }
 
 /// Number of a period since the session's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Period(pub(super) u32);
+pub(crate) struct Period(pub(crate) u32);
 
 impl Period {
     /// The next period.
-    pub(super) const fn next(self) -> Self {
+    pub(crate) const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
@@ -61,7 +61,7 @@ impl Period {
 
 /// The time that a flame graph covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Window {
+pub(crate) enum Window {
     /// The last ten seconds.
     #[default]
     TenSeconds,
@@ -79,13 +79,13 @@ impl Window {
     ];
 
     /// The window of this name; the default for an unknown name.
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let known = Self::NAMES.into_iter().find(|(known, _)| *known == name);
         known.map(|(_, window)| window).unwrap_or_default()
     }
 
     /// Its name in requests and answers.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let known = Self::NAMES.into_iter().find(|(_, window)| *window == self);
         known.map_or("", |(name, _)| name)
     }
@@ -99,7 +99,7 @@ impl Window {
     }
 
     /// The periods of the window that ends now; `None` for everything.
-    pub(super) fn now(self, now_ns: i64) -> Option<PeriodRange> {
+    pub(crate) fn now(self, now_ns: i64) -> Option<PeriodRange> {
         let resolution = self.resolution()?;
         let last = resolution.period_of(now_ns);
         Some(PeriodRange {
@@ -110,7 +110,7 @@ impl Window {
     }
 
     /// The periods of the window before [`Self::now`]; `None` if there is no such window.
-    pub(super) fn before(self, now_ns: i64) -> Option<PeriodRange> {
+    pub(crate) fn before(self, now_ns: i64) -> Option<PeriodRange> {
         let now = self.now(now_ns)?;
         let range = PeriodRange {
             first: now.first.before(PERIODS),
@@ -123,28 +123,28 @@ impl Window {
 
 /// A range of periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PeriodRange {
-    pub(super) resolution: Resolution,
-    pub(super) first: Period,
+pub(crate) struct PeriodRange {
+    pub(crate) resolution: Resolution,
+    pub(crate) first: Period,
     /// The period after the last.
-    pub(super) end: Period,
+    pub(crate) end: Period,
 }
 
 impl PeriodRange {
     /// Whether the range contains the period.
-    pub(super) fn contains(&self, period: Period) -> bool {
+    pub(crate) fn contains(&self, period: Period) -> bool {
         (self.first..self.end).contains(&period)
     }
 
     /// The range in session time, up to now.
-    pub(super) fn times(&self, now_ns: i64) -> (i64, i64) {
+    pub(crate) fn times(&self, now_ns: i64) -> (i64, i64) {
         let start = self.resolution.start_of(self.first);
         (start, self.resolution.start_of(self.end).min(now_ns))
     }
 }
 
 /// The length of a range of time; 0 if its end is before its start.
-pub(super) fn length_ns((from_ns, to_ns): (i64, i64)) -> u64 {
+pub(crate) fn length_ns((from_ns, to_ns): (i64, i64)) -> u64 {
     u64::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(0)
 }
 

@@ -4,22 +4,21 @@
 //! The fuzz target `flame_samples` uses the same checks. An input that fuzzing finds is added to
 //! the corpus.
 
-#![cfg(feature = "live")]
-
+#[path = "../../../profiles/gecko/tests/hostile/recorded.rs"]
+mod recorded;
 #[path = "hostile/sampled.rs"]
 mod sampled;
 
 use std::path::Path;
 
-use crate::foreign_pools::{changes, recorded};
-
 use profiler_core::ids::ByteLimit;
 use profiler_core::sampler::{Frame, Sample, SampleWriter};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
-use profiler_parent::internal::flame::ForeignSamples;
+use profiler_flame::ForeignSamples;
 use recorded::recorded;
 use serde_json::Value;
+use test_support::changes::random_changes;
 use test_support::own_process;
 
 /// Number of random inputs.
@@ -106,7 +105,7 @@ fn l2_pools_that_change_while_they_are_read_do_no_harm() {
     let pool = recorded();
     let mut all = 0;
     for number in 0..TRIES {
-        let input = changes(number, number % 30);
+        let input = random_changes(number, number % 30);
         all += sampled::check(&pool, &input);
     }
     assert!(all > 10 * TRIES, "{all} samples");

@@ -5,11 +5,11 @@
 
 /// The pairs of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Parses the text after the question mark.
-    pub(super) fn parse(text: &str) -> Self {
+    /// Parses the text after the question mark. Escapes (`%20`, `+`) are decoded.
+    pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -18,36 +18,37 @@ impl Query {
         Self(pairs.filter_map(pair).collect())
     }
 
-    /// The first value of a key.
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
+    /// The first value of a key; `None` if the key is missing.
+    pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
             .find(|(known, _)| known == key)
             .map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a key, unless it is empty.
-    pub(super) fn text(&self, key: &str) -> Option<String> {
+    /// The first value of a key; `None` if it is missing or empty.
+    pub fn text(&self, key: &str) -> Option<String> {
         self.get(key)
             .filter(|value| !value.is_empty())
             .map(ToOwned::to_owned)
     }
 
-    /// All values of a key.
-    pub(super) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    /// All values of a key, in the order of the query.
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
             .filter(move |(known, _)| known == key)
             .map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a key, as a number.
-    pub(super) fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+    /// The first value of a key as a number; `None` if it is missing or not such a number.
+    pub fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.get(key)?.parse().ok()
     }
 
-    /// The requested number of rows.
-    pub(super) fn rows(&self, key: &str, otherwise: usize) -> usize {
+    /// The number of rows that a key requests: [`usize::MAX`] for `all`, and `otherwise` if the
+    /// value is missing or not a number.
+    pub fn rows(&self, key: &str, otherwise: usize) -> usize {
         if self.get(key) == Some("all") {
             usize::MAX
         } else {

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::super::frames::{FrameTable, Function, FunctionKind, FunctionNumber};
-use super::super::hash::FastMap;
+use crate::frames::{FrameTable, Function, FunctionKind, FunctionNumber};
+use crate::hash::FastMap;
 
 /// A function that the answer refers to by its place in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use super::super::store::Samples;
-use super::super::weights::Weight;
+use crate::store::Samples;
+use crate::weights::Weight;
 
 /// What is missing in the answer, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -6,16 +6,16 @@
 
 use profiler_core::ids::PoolId;
 
-use super::super::frames::FrameTable;
-use super::super::graph::{FunctionTree, Values};
-use super::super::process::SampledProcess;
-use super::super::runs::RunRanges;
-use super::super::selection::Selection;
-use super::super::stack_tree::NodeNumber;
-use super::super::threads::SampledThread;
-use super::super::weights::{ThreadNumber, Weight};
-use super::super::window::PeriodRange;
 use super::listed::{ProcessTime, ThreadTime};
+use crate::frames::FrameTable;
+use crate::graph::{FunctionTree, Values};
+use crate::process::SampledProcess;
+use crate::runs::RunRanges;
+use crate::selection::Selection;
+use crate::stack_tree::NodeNumber;
+use crate::threads::SampledThread;
+use crate::weights::{ThreadNumber, Weight};
+use crate::window::PeriodRange;
 
 /// The samples that a request selects.
 pub(super) struct Selected<'a> {

@@ -7,9 +7,9 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use super::super::graph::FunctionTotals;
-use super::super::selection::{FunctionColumn, Selection};
 use super::functions::{FunctionList, texts};
+use crate::graph::FunctionTotals;
+use crate::selection::{FunctionColumn, Selection};
 
 /// A row of the table of functions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,12 +1,12 @@
 //! Tests of the answer to a request.
 
 use profiler_core::ids::PoolId;
+use profiler_http::Query;
 use serde_json::Value;
 
-use super::super::process::test_process::{TestProcess, sample};
-use super::super::sample_bytes::TestSample;
 use super::*;
-use crate::live::query::Query;
+use crate::process::test_process::{TestProcess, sample};
+use crate::sample_bytes::TestSample;
 
 const KEY: PoolId = PoolId::new(5);
 const SECOND: i64 = 1_000_000_000;

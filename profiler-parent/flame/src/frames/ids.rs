@@ -11,7 +11,7 @@ use super::{Function, FunctionNumber, Module};
 
 /// Identifies a function in requests: a hash of its name, its kind and its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::live::flame) struct FunctionId(pub(super) u64);
+pub(crate) struct FunctionId(pub(super) u64);
 
 impl FunctionId {
     fn of(function: &Function, module: Option<&Module>) -> Self {
@@ -21,7 +21,7 @@ impl FunctionId {
     }
 
     /// Parses what [`Display`](std::fmt::Display) writes.
-    pub(in crate::live::flame) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         u64::from_str_radix(text, 16).ok().map(Self)
     }
 }

@@ -9,21 +9,21 @@ use profiler_core::ids::DefinitionId;
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::reader::Definitions;
 
-use super::super::stack_tree::{FramePlace, FrameSource};
-use super::super::weights::Room;
-use super::{FrameNumber, FrameTable, FunctionKind, MAX_MODULES, ModuleNumber, SharedFrame};
+use super::{FrameTable, FunctionKind, MAX_MODULES, ModuleNumber, SharedFrame};
+use crate::stack_tree::{FrameNumber, FramePlace, FrameSource};
+use crate::weights::Room;
 
 /// The frames of one process: its numbers of modules and labels, and the table that they go to.
-pub(in crate::live::flame) struct ProcessFrames<'a> {
-    pub(in crate::live::flame) table: &'a mut FrameTable,
-    pub(in crate::live::flame) definitions: &'a Definitions,
-    pub(in crate::live::flame) known: &'a mut KnownModules,
-    pub(in crate::live::flame) room: &'a mut Room,
+pub(crate) struct ProcessFrames<'a> {
+    pub(crate) table: &'a mut FrameTable,
+    pub(crate) definitions: &'a Definitions,
+    pub(crate) known: &'a mut KnownModules,
+    pub(crate) room: &'a mut Room,
 }
 
 /// The files of one process by its own numbers. At most [`MAX_MODULES`].
 #[derive(Debug, Default)]
-pub(in crate::live::flame) struct KnownModules(HashMap<DefinitionId, Option<ModuleNumber>>);
+pub(crate) struct KnownModules(HashMap<DefinitionId, Option<ModuleNumber>>);
 
 impl FrameSource for ProcessFrames<'_> {
     fn has_room(&mut self) -> bool {

@@ -7,39 +7,39 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::super::frames::FunctionNumber;
 use super::{FunctionNode, FunctionTree, NO_FUNCTION, Values};
+use crate::frames::FunctionNumber;
 
 /// The nodes to show, in the order of their drawing: each before its children. One column per
 /// property, because an answer has thousands of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(in crate::live::flame) struct NodeColumns {
+pub(crate) struct NodeColumns {
     /// Distance from the first node.
-    pub(in crate::live::flame) depth: Vec<u32>,
+    pub(crate) depth: Vec<u32>,
     /// Index in the list of functions; `None` for the node that stands for all stacks.
-    pub(in crate::live::flame) function: Vec<Option<usize>>,
-    pub(in crate::live::flame) total_ns: Vec<u64>,
-    pub(in crate::live::flame) self_ns: Vec<u64>,
-    pub(in crate::live::flame) before_ns: Vec<u64>,
+    pub(crate) function: Vec<Option<usize>>,
+    pub(crate) total_ns: Vec<u64>,
+    pub(crate) self_ns: Vec<u64>,
+    pub(crate) before_ns: Vec<u64>,
     /// The process with the most time in the node, and its time.
-    pub(in crate::live::flame) process: Vec<u32>,
-    pub(in crate::live::flame) process_ns: Vec<u64>,
+    pub(crate) process: Vec<u32>,
+    pub(crate) process_ns: Vec<u64>,
     /// Number of nodes that are too small to be shown, or for which the tree has no room.
-    pub(in crate::live::flame) left_out: usize,
+    pub(crate) left_out: usize,
 }
 
 /// The smallest node that is shown. Of nodes with the same time, those with smaller numbers are
 /// shown. So a node is never shown without its caller, whose number is smaller and whose time is at
 /// least as large: of a deep stack, the outer functions are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::live::flame) struct LeastNode {
+pub(crate) struct LeastNode {
     total_ns: u64,
     number: u32,
 }
 
 impl LeastNode {
     /// All nodes with this time or more, and at least a nanosecond.
-    pub(in crate::live::flame) const fn with_time(total_ns: u64) -> Self {
+    pub(crate) const fn with_time(total_ns: u64) -> Self {
         let total_ns = if total_ns == 0 { 1 } else { total_ns };
         Self {
             total_ns,
@@ -55,13 +55,13 @@ impl LeastNode {
 
 /// What to show of a tree.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::live::flame) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     /// The node to begin with.
-    pub(in crate::live::flame) start: u32,
+    pub(crate) start: u32,
     /// Smaller nodes are left out.
-    pub(in crate::live::flame) least: LeastNode,
+    pub(crate) least: LeastNode,
     /// By function number: whether a search has found it.
-    pub(in crate::live::flame) is_found: &'a [bool],
+    pub(crate) is_found: &'a [bool],
 }
 
 /// The children of all nodes, each list in a given order.
@@ -96,7 +96,7 @@ impl Children {
 impl FunctionTree {
     /// The smallest node to show, for at most `most` nodes from `start` on and none without time.
     /// Takes one pass over the nodes, however deep the tree is.
-    pub(in crate::live::flame) fn least_for(&self, start: u32, most: usize) -> LeastNode {
+    pub(crate) fn least_for(&self, start: u32, most: usize) -> LeastNode {
         let mut is_below = vec![false; self.nodes.len()];
         let mut totals = Vec::new();
         for (number, node) in (0..).zip(&self.nodes) {
@@ -121,10 +121,7 @@ impl FunctionTree {
     }
 
     /// The functions of all nodes that are shown. A function may occur several times.
-    pub(in crate::live::flame) fn functions_with(
-        &self,
-        least: LeastNode,
-    ) -> impl Iterator<Item = FunctionNumber> {
+    pub(crate) fn functions_with(&self, least: LeastNode) -> impl Iterator<Item = FunctionNumber> {
         let numbered = (0_u32..).zip(&self.nodes).skip(1);
         let large = numbered.filter(move |(number, node)| least.admits(*number, node.total.now_ns));
         large.map(|(_, node)| node.function)
@@ -132,7 +129,7 @@ impl FunctionTree {
 
     /// The nodes to show. Children are ordered by `rank`. `index` returns the place of a function
     /// in the answer's list. Returns also the time of the stacks in which a found function occurs.
-    pub(in crate::live::flame) fn columns(
+    pub(crate) fn columns(
         &self,
         shown: Shown<'_>,
         rank: impl Fn(FunctionNumber) -> u32,

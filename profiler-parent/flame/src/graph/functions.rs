@@ -3,25 +3,21 @@
 //! Used for the table of functions. Invariants: the tree is walked without recursion, each node
 //! once; the own time of a function is at most its total.
 
-use super::super::frames::FunctionNumber;
 use super::columns::Children;
 use super::{FunctionTree, Values};
+use crate::frames::FunctionNumber;
 
 /// The time of a function over all its nodes. Recursive calls count once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::live::flame) struct FunctionTotals {
-    pub(in crate::live::flame) function: FunctionNumber,
-    pub(in crate::live::flame) own: Values,
-    pub(in crate::live::flame) total: Values,
+pub(crate) struct FunctionTotals {
+    pub(crate) function: FunctionNumber,
+    pub(crate) own: Values,
+    pub(crate) total: Values,
 }
 
 impl FunctionTree {
     /// The time of every function below a node.
-    pub(in crate::live::flame) fn functions(
-        &self,
-        start: u32,
-        count: usize,
-    ) -> Vec<FunctionTotals> {
+    pub(crate) fn functions(&self, start: u32, count: usize) -> Vec<FunctionTotals> {
         enum Step {
             Enter(u32),
             Leave(FunctionNumber),

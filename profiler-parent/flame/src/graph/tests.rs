@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::super::frames::{KnownModules, ProcessFrames};
-use super::super::sample_bytes::TestSample;
-use super::super::stack_tree::RecorderPaths;
-use super::super::weights::Room;
 use super::columns::LeastNode;
 use super::*;
+use crate::frames::{KnownModules, ProcessFrames};
+use crate::sample_bytes::TestSample;
+use crate::stack_tree::RecorderPaths;
+use crate::weights::Room;
 use profiler_core::ids::{ChunkIndex, ThreadIndex};
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::reader::{ChunkIdentity, Definitions};

@@ -3,7 +3,7 @@
 //! The samples of a chunk are read in their order. Their stacks share frames only with stacks of
 //! the same chunk, and their times are joined with those of newer chunks when the chunk has been
 //! read: the first sample of a thread in the newer chunk may end a wait that began in this one
-//! ([`super::super::usage`]). So the sums do not depend on the order of the chunks. Invariant: what
+//! ([`crate::usage`]). So the sums do not depend on the order of the chunks. Invariant: what
 //! is kept of a chunk is dropped when it has been read.
 
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use profiler_core::internal::entry::Entry;
 use profiler_core::internal::reader::{Follower, ReadError};
 use profiler_sys::OwnFile;
 
-use super::super::hash::FastMap;
-use super::super::stack_tree::{NodeNumber, RecorderPaths};
-use super::super::usage::{SampleTimes, Spent, ThreadUsage};
-use super::super::weights::ThreadNumber;
 use super::{Pass, SampledProcess};
+use crate::hash::FastMap;
+use crate::stack_tree::{NodeNumber, RecorderPaths};
+use crate::usage::{SampleTimes, Spent, ThreadUsage};
+use crate::weights::ThreadNumber;
 
 /// What is needed while the samples of one chunk are read.
 #[derive(Debug, Default)]

@@ -11,23 +11,23 @@ use profiler_core::internal::reader::PoolReader;
 use profiler_core::session::SessionParams;
 use profiler_sys::OwnFile;
 
-use super::super::sample_bytes::TestSample;
+use crate::sample_bytes::TestSample;
 
 /// Bytes that each chunk may hold.
 const CHUNK: u64 = 1 << 18;
 const MAX_CHUNKS: u64 = 16;
 
 /// A pool of which the last chunk is being filled.
-pub(in crate::live::flame) struct TestPool {
-    pub(in crate::live::flame) id: PoolId,
-    pub(in crate::live::flame) file: Arc<OwnFile>,
+pub(crate) struct TestPool {
+    pub(crate) id: PoolId,
+    pub(crate) file: Arc<OwnFile>,
     layout: Layout,
     entries: u64,
 }
 
 impl TestPool {
     /// A pool with these chunks, in the order of their times.
-    pub(in crate::live::flame) fn of(chunks: &[Vec<TestSample>]) -> Self {
+    pub(crate) fn of(chunks: &[Vec<TestSample>]) -> Self {
         let limit = ByteLimit::new(CHUNK * MAX_CHUNKS);
         let id = pool::new_id().unwrap();
         let spec = PoolSpec {

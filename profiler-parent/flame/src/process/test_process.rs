@@ -7,29 +7,28 @@ use std::collections::BTreeMap;
 use profiler_core::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::reader::{ChunkIdentity, Definitions, ThreadInfo};
-use profiler_core::session::{DropReason, Drops, EntryCounts};
+use profiler_core::session::{DropReason, Drops};
 use profiler_core::time::{Anchor, ClockKind, MonotonicNs, Timestamp};
 
-use super::super::sample_bytes::TestSample;
-use super::super::store::Samples;
-use super::super::weights::CellWeight;
-use super::super::window::Window;
 use super::test_pool::TestPool;
 use super::*;
-use crate::process_table::Remains;
+use crate::sample_bytes::TestSample;
+use crate::store::Samples;
+use crate::weights::CellWeight;
+use crate::window::Window;
 
 /// The process, and what it is read with.
-pub(in crate::live::flame) struct TestProcess {
-    pub(in crate::live::flame) process: SampledProcess,
+pub(crate) struct TestProcess {
+    pub(crate) process: SampledProcess,
     frames: FrameTable,
     room: Room,
     /// The time of the pass.
-    pub(in crate::live::flame) now_ns: i64,
+    pub(crate) now_ns: i64,
 }
 
 /// A sample of a thread whose stack has these frames, each of which is a function named by its
 /// number. It used the processor for this time.
-pub(in crate::live::flame) fn sample(thread: u64, stack: &[u64], cpu_ns: u64) -> TestSample {
+pub(crate) fn sample(thread: u64, stack: &[u64], cpu_ns: u64) -> TestSample {
     let last = stack.len().saturating_sub(1);
     // A return address is one behind its call.
     let word =
@@ -43,7 +42,7 @@ pub(in crate::live::flame) fn sample(thread: u64, stack: &[u64], cpu_ns: u64) ->
 }
 
 /// Session time and timestamps are equal.
-pub(in crate::live::flame) fn unchanged() -> TimeConverter {
+pub(crate) fn unchanged() -> TimeConverter {
     let start = Anchor {
         ticks: Timestamp::ZERO,
         monotonic: MonotonicNs(0),
@@ -53,13 +52,13 @@ pub(in crate::live::flame) fn unchanged() -> TimeConverter {
 
 impl TestProcess {
     /// A process without samples.
-    pub(in crate::live::flame) fn new(key: PoolId) -> Self {
+    pub(crate) fn new(key: PoolId) -> Self {
         // An empty file is no pool, so nothing is read from it.
         Self::of(key, &Arc::new(OwnFile::from(tempfile::tempfile().unwrap())))
     }
 
     /// A process whose pool is read from the oldest to the newest entry.
-    pub(in crate::live::flame) fn oldest_first(pool: &TestPool) -> Self {
+    pub(crate) fn oldest_first(pool: &TestPool) -> Self {
         let mut test = Self::newest_first(pool);
         test.process.follower = Follower::open(Arc::clone(&pool.file)).ok();
         test.process.threads = ThreadTable::default();
@@ -67,21 +66,19 @@ impl TestProcess {
     }
 
     /// A process whose pool is read as in a session.
-    pub(in crate::live::flame) fn newest_first(pool: &TestPool) -> Self {
+    pub(crate) fn newest_first(pool: &TestPool) -> Self {
         Self::of(pool.id, &pool.file)
     }
 
     fn of(key: PoolId, pool: &Arc<OwnFile>) -> Self {
-        let remains = Remains::Expired(EntryCounts::default());
-        let process = ProcessForReader {
+        let process = ProcessToSample {
             key,
             order: 0,
             pid: ProcessId::new(1),
             name: "p",
-            is_parent: false,
             is_over: false,
             died: None,
-            remains: &remains,
+            pool: Some(pool),
         };
         Self {
             process: SampledProcess::new(process, pool),
@@ -106,7 +103,7 @@ impl TestProcess {
     }
 
     /// Takes a sample.
-    pub(in crate::live::flame) fn take(&mut self, at_ns: u64, sample: TestSample) {
+    pub(crate) fn take(&mut self, at_ns: u64, sample: TestSample) {
         let thread = ThreadInfo {
             index: ThreadIndex::new(1),
             tid: ThreadId::new(1),
@@ -140,7 +137,7 @@ impl TestProcess {
     }
 
     /// Reads the pool, one chunk after the other; returns the number of passes.
-    pub(in crate::live::flame) fn read_all(&mut self) -> usize {
+    pub(crate) fn read_all(&mut self) -> usize {
         let mut passes = 0;
         while passes == 0 || self.process.is_behind() {
             self.pass(|process, pass| process.advance(pass));
@@ -151,10 +148,7 @@ impl TestProcess {
     }
 
     /// The time of each thread and stack, in a window or in all time.
-    pub(in crate::live::flame) fn sums(
-        &self,
-        window: Window,
-    ) -> BTreeMap<(ThreadId, String), Weight> {
+    pub(crate) fn sums(&self, window: Window) -> BTreeMap<(ThreadId, String), Weight> {
         let nodes: Vec<_> = self.process.tree.iter().collect();
         let range = window.now(self.now_ns);
         let cells = self.process.weights.within(range);
@@ -176,12 +170,12 @@ impl TestProcess {
     }
 
     /// Counts unfinished waits.
-    pub(in crate::live::flame) fn count_waits(&mut self, until_ns: i64) {
+    pub(crate) fn count_waits(&mut self, until_ns: i64) {
         self.pass(|process, pass| process.count_waits(until_ns, pass));
     }
 
     /// The samples of a session with this process only, read at the time of the pass.
-    pub(in crate::live::flame) fn into_samples(self) -> Samples {
+    pub(crate) fn into_samples(self) -> Samples {
         Samples::of_one(self.process, self.frames, self.now_ns)
     }
 }

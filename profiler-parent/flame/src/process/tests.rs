@@ -1,8 +1,8 @@
 //! Tests of the samples of one process.
 
-use super::super::sample_bytes::TestSample;
 use super::test_process::{TestProcess, sample};
 use super::*;
+use crate::sample_bytes::TestSample;
 
 const SECOND: i64 = 1_000_000_000;
 const S: u64 = 1_000_000_000;

@@ -8,8 +8,8 @@ use profiler_core::ids::{ThreadId, ThreadIndex};
 use profiler_core::internal::entry::sample::SampleEntry;
 use profiler_core::internal::reader::ChunkIdentity;
 
-use super::super::hash::FastMap;
 use super::{FramePlace, FrameSource, NodeKey, NodeNumber, StackTree};
+use crate::hash::FastMap;
 
 /// Limit on the remembered frames of one process: 16 MiB.
 pub(super) const MAX_REMEMBERED: usize = 1 << 20;
@@ -113,7 +113,7 @@ impl RecorderPath {
 
 /// The latest stacks that all threads of a process have recorded.
 #[derive(Debug, Default)]
-pub(in crate::live::flame) struct RecorderPaths {
+pub(crate) struct RecorderPaths {
     pub(super) of_recorders: FastMap<ThreadIndex, RecorderPath>,
     pub(super) remembered: usize,
     uses: u64,
@@ -121,7 +121,7 @@ pub(in crate::live::flame) struct RecorderPaths {
 
 impl RecorderPaths {
     /// The node of a sample, which `recorder` has recorded in this chunk.
-    pub(in crate::live::flame) fn node(
+    pub(crate) fn node(
         &mut self,
         recorder: ThreadIndex,
         chunk: ChunkIdentity,

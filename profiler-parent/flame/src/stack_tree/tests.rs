@@ -7,9 +7,9 @@ use profiler_core::internal::entry::stack::MAX_FRAMES;
 use profiler_core::internal::reader::ChunkIdentity;
 use proptest::prelude::*;
 
-use super::super::sample_bytes::TestSample;
 use super::paths::{MAX_KEPT, MAX_RECORDERS, MAX_REMEMBERED};
 use super::*;
+use crate::sample_bytes::TestSample;
 
 /// Numbers frames in the order of their first use.
 #[derive(Debug, Default)]

@@ -1,31 +1,74 @@
 //! Tests of the store and of the passes over the pools.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use profiler_core::groups::GroupKind;
 use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::reader::groups::Peak;
 use profiler_core::session::SessionParams;
+use profiler_core::time::SessionClock;
+use profiler_http::Query;
 use profiler_sys::OwnFile;
 
-use super::super::super::query::Query;
-use super::super::answer;
-use super::super::process::test_pool::TestPool;
-use super::super::process::test_process::{sample, unchanged};
-use super::super::sample_bytes::TestSample;
-use super::super::selection::Selection;
 use super::*;
-use crate::process_table::{ProcessState, TrackedProcess};
+use crate::answer;
+use crate::process::test_pool::TestPool;
+use crate::process::test_process::{sample, unchanged};
+use crate::sample_bytes::TestSample;
+use crate::selection::Selection;
+use crate::sources::ProcessToSample;
+
+/// The processes of a session, by their pools.
+#[derive(Debug)]
+struct ListedProcesses {
+    clock: SessionClock,
+    all: Mutex<BTreeMap<PoolId, ListedProcess>>,
+}
+
+#[derive(Debug)]
+struct ListedProcess {
+    pool: Option<Arc<OwnFile>>,
+    is_over: bool,
+}
+
+impl FlameSources for ListedProcesses {
+    fn clock(&self) -> SessionClock {
+        self.clock
+    }
+
+    fn for_each_process(&self, each: &mut dyn FnMut(ProcessToSample<'_>)) {
+        for (order, (key, process)) in (0..).zip(&*self.all.lock().unwrap()) {
+            each(ProcessToSample {
+                key: *key,
+                order,
+                pid: ProcessId::new(1),
+                name: "p",
+                is_over: process.is_over,
+                died: None,
+                pool: process.pool.as_ref(),
+            });
+        }
+    }
+
+    fn longest_runs(&self, _kind: GroupKind, _name: &str) -> Vec<(PoolId, Peak)> {
+        Vec::new()
+    }
+}
 
 /// A session with pools that contain nothing.
 struct Tester {
-    pools: SampledPools,
+    processes: ListedProcesses,
     store: FlameStore,
 }
 
 impl Tester {
     fn new() -> Self {
         Self {
-            pools: SampledPools {
-                processes: Arc::default(),
-                time: SessionTime::start_now(),
+            processes: ListedProcesses {
+                clock: SessionClock::start_now(),
+                all: Mutex::default(),
             },
             store: FlameStore::new(),
         }
@@ -33,9 +76,16 @@ impl Tester {
 
     /// Adds a process with this pool.
     fn add(&self, id: PoolId, pool: Arc<OwnFile>) {
-        let remains = Remains::Pool(pool);
-        let process = TrackedProcess::new("p", ProcessId::new(1), ProcessState::Connected, remains);
-        self.pools.processes.add(id, process);
+        let process = ListedProcess {
+            pool: Some(pool),
+            is_over: false,
+        };
+        self.processes.all.lock().unwrap().insert(id, process);
+    }
+
+    /// Changes a process.
+    fn change(&self, id: PoolId, change: impl FnOnce(&mut ListedProcess)) {
+        change(self.processes.all.lock().unwrap().get_mut(&id).unwrap());
     }
 
     /// Adds a process.
@@ -46,7 +96,7 @@ impl Tester {
             id,
             limit,
             allowance: limit,
-            clock: self.pools.time.clock(),
+            clock: self.processes.clock,
             params: SessionParams::default(),
             name: String::new(),
         };
@@ -58,7 +108,7 @@ impl Tester {
     /// The processes that are read in a pass, and how often.
     fn turns(&self, is_regular: bool) -> Vec<(PoolId, usize)> {
         let mut samples = self.store.lock();
-        samples.update(&self.pools.processes);
+        samples.update(&self.processes);
         let mut turns = samples.turns(is_regular);
         turns.retain(|(_, budgets)| *budgets > 0);
         turns
@@ -70,7 +120,7 @@ fn what_a_new_process_has_recorded_is_read_without_a_pause_beside_processes_that
     let tester = Tester::new();
     let first = tester.start();
     assert_eq!(tester.turns(true), [(first, 1)]);
-    let has_more = read_once(&tester.pools, &tester.store);
+    let has_more = read_once(&tester.processes, &tester.store);
     assert!(!has_more, "the pool is empty");
     assert!(!tester.store.lock().is_behind);
     let second = tester.start();
@@ -78,7 +128,7 @@ fn what_a_new_process_has_recorded_is_read_without_a_pause_beside_processes_that
     let turns = tester.turns(true);
     let of = |key| turns.iter().find(|(known, _)| *known == key).unwrap().1;
     assert!(of(first) > of(second));
-    read_once(&tester.pools, &tester.store);
+    read_once(&tester.processes, &tester.store);
     assert!(tester.turns(false).is_empty());
 }
 
@@ -86,7 +136,7 @@ fn what_a_new_process_has_recorded_is_read_without_a_pause_beside_processes_that
 fn an_answer_during_the_first_pass_covers_the_present_and_says_that_it_is_incomplete() {
     let tester = Tester::new();
     tester.start();
-    let now_ns = PassTimes::now(&tester.pools, &tester.store).now_ns;
+    let now_ns = PassTimes::now(&tester.processes, &tester.store).now_ns;
     let look = || {
         let selection = Selection::parse(&Query::parse(""));
         let answer = answer::answer(&tester.store.lock(), &selection, None);
@@ -94,10 +144,10 @@ fn an_answer_during_the_first_pass_covers_the_present_and_says_that_it_is_incomp
         let at_ns = answer["at_ns"].as_i64().unwrap();
         (answer["is_behind"].as_bool().unwrap(), at_ns)
     };
-    let processes = &tester.pools.processes;
+    let processes = &tester.processes;
     tester.store.lock().begin_pass(processes, now_ns);
     assert_eq!(look(), (true, now_ns), "no sample would be in its window");
-    read_once(&tester.pools, &tester.store);
+    read_once(&tester.processes, &tester.store);
     let (is_behind, at_ns) = look();
     assert!(!is_behind && at_ns >= now_ns);
     tester.start();
@@ -109,10 +159,10 @@ fn an_answer_during_the_first_pass_covers_the_present_and_says_that_it_is_incomp
 fn an_answer_covers_the_time_up_to_the_last_pass_that_read_all_processes() {
     let tester = Tester::new();
     tester.start();
-    let mut times = PassTimes::now(&tester.pools, &tester.store);
+    let mut times = PassTimes::now(&tester.processes, &tester.store);
     let mut read = |is_regular| {
         times.now_ns += 1;
-        pass(&tester.pools, &tester.store, times, is_regular);
+        pass(&tester.processes, &tester.store, times, is_regular);
         tester.store.lock().read_ns - times.now_ns
     };
     assert_eq!(read(true), 0);
@@ -126,10 +176,10 @@ fn samples_are_whole_when_all_processes_have_been_read() {
     let whole_since_ns = || tester.store.lock().whole_since_ns();
     assert_eq!(whole_since_ns(), None);
     tester.start();
-    let processes = &tester.pools.processes;
+    let processes = &tester.processes;
     tester.store.lock().begin_pass(processes, 1);
     assert_eq!(whole_since_ns(), None, "it has not been read");
-    read_once(&tester.pools, &tester.store);
+    read_once(&tester.processes, &tester.store);
     assert_eq!(whole_since_ns(), Some(i64::MIN));
 }
 
@@ -170,11 +220,11 @@ fn a_window_is_complete_when_it_is_read_although_older_samples_are_not() {
         ((is("is_window_read"), is("is_behind")), (on, off))
     };
     assert_eq!(look("10s").0, (false, true));
-    let has_more = pass(&tester.pools, &tester.store, times, true);
+    let has_more = pass(&tester.processes, &tester.store, times, true);
     let newest = look("10s");
     assert!(has_more && newest.0 == (true, true), "{newest:?}");
     assert_eq!(look("start").0, (false, true));
-    let passes = (0..100).take_while(|_| pass(&tester.pools, &tester.store, times, false));
+    let passes = (0..100).take_while(|_| pass(&tester.processes, &tester.store, times, false));
     assert_eq!(passes.count(), 2);
     let (is_read, sums) = look("10s");
     assert_eq!((is_read, sums), ((true, false), newest.1));
@@ -185,11 +235,11 @@ fn a_window_is_complete_when_it_is_read_although_older_samples_are_not() {
 fn processes_that_record_faster_than_they_are_read_share_the_budgets_of_one() {
     let tester = Tester::new();
     let [one, other, slow] = [(); 3].map(|()| tester.start());
-    read_once(&tester.pools, &tester.store);
+    read_once(&tester.processes, &tester.store);
     for key in [one, other] {
         let mut samples = tester.store.lock();
         let pool = samples.open.get_mut(key).unwrap();
-        pool.reader.progress.is_behind = true;
+        pool.process.progress.is_behind = true;
     }
     let turns = tester.turns(true);
     let of = |key| turns.iter().find(|(known, _)| *known == key).unwrap().1;
@@ -201,11 +251,51 @@ fn processes_that_record_faster_than_they_are_read_share_the_budgets_of_one() {
 fn an_ended_process_is_read_to_its_end_in_any_pass() {
     let tester = Tester::new();
     let key = tester.start();
-    read_once(&tester.pools, &tester.store);
-    let exited = ProcessState::Exited(None);
-    tester.pools.processes.set_state(key, exited);
+    read_once(&tester.processes, &tester.store);
+    tester.change(key, |process| process.is_over = true);
     assert_eq!(tester.turns(false), [(key, 1)]);
-    read_once(&tester.pools, &tester.store);
+    read_once(&tester.processes, &tester.store);
+    assert!(tester.turns(true).is_empty());
+}
+
+#[test]
+fn a_process_is_met_once_and_ends_once() {
+    let tester = Tester::new();
+    let key = tester.start();
+    assert_eq!(tester.turns(true).len(), 1);
+    assert_eq!(tester.turns(true).len(), 1, "it is added again");
+    tester.change(key, |process| process.pool = None);
+    read_once(&tester.processes, &tester.store);
+    assert!(tester.turns(true).is_empty(), "without a pool it is over");
+    let empty = Arc::new(OwnFile::from(tempfile::tempfile().unwrap()));
+    tester.change(key, |process| process.pool = Some(empty));
+    assert!(
+        tester.turns(true).is_empty(),
+        "it is added again after its end"
+    );
+    let listed = tester.processes.all.lock().unwrap().remove(&key);
+    assert!(tester.turns(true).is_empty());
+    tester
+        .processes
+        .all
+        .lock()
+        .unwrap()
+        .insert(key, listed.unwrap());
+    assert_eq!(
+        tester.turns(true).len(),
+        1,
+        "processes that left the session are kept"
+    );
+}
+
+#[test]
+fn a_process_that_is_not_listed_any_more_is_read_to_its_end() {
+    let tester = Tester::new();
+    let key = tester.start();
+    read_once(&tester.processes, &tester.store);
+    tester.processes.all.lock().unwrap().clear();
+    assert_eq!(tester.turns(false), [(key, 1)]);
+    read_once(&tester.processes, &tester.store);
     assert!(tester.turns(true).is_empty());
 }
 

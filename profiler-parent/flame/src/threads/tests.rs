@@ -3,8 +3,8 @@
 use profiler_core::ids::ThreadIndex;
 use profiler_core::session::{DropReason, Drops};
 
-use super::super::weights::Weight;
 use super::*;
+use crate::weights::Weight;
 
 const TID: ThreadId = ThreadId::new(7);
 const NODE: NodeNumber = NodeNumber(1);

@@ -3,9 +3,9 @@
 //! Used by [`super::Weights`]. Invariants: the periods add up to the total to a microsecond,
 //! because the fractions are carried over; only the periods that a window may contain are kept.
 
-use super::super::stack_tree::NodeNumber;
-use super::super::window::{Period, PeriodRange, Resolution, length_ns};
 use super::{ThreadNumber, Weight};
+use crate::stack_tree::NodeNumber;
+use crate::window::{Period, PeriodRange, Resolution, length_ns};
 
 /// The time of one period, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 /// The number of cells and nodes that may still be added, for all processes together.
 #[derive(Debug)]
-pub(in crate::live::flame) struct Room {
+pub(crate) struct Room {
     pub(super) cells: usize,
     pub(super) nodes: usize,
     /// Limit on the cells of one process, so that one process cannot take all.
@@ -14,7 +14,7 @@ pub(in crate::live::flame) struct Room {
 
 impl Room {
     /// Room for this number of cells and of nodes of trees.
-    pub(in crate::live::flame) const fn of(cells: usize, nodes: usize) -> Self {
+    pub(crate) const fn of(cells: usize, nodes: usize) -> Self {
         Self {
             cells,
             nodes,
@@ -23,12 +23,12 @@ impl Room {
     }
 
     /// Limits the cells of each process from now on.
-    pub(in crate::live::flame) const fn set_share(&mut self, cells: usize) {
+    pub(crate) const fn set_share(&mut self, cells: usize) {
         self.share = cells;
     }
 
     /// Gives back the room of a process whose sums are dropped.
-    pub(in crate::live::flame) const fn give_back(&mut self, cells: usize, nodes: usize) {
+    pub(crate) const fn give_back(&mut self, cells: usize, nodes: usize) {
         self.cells = self.cells.saturating_add(cells);
         self.nodes = self.nodes.saturating_add(nodes);
     }
@@ -39,7 +39,7 @@ impl Room {
     }
 
     /// Takes the room of a node, if there is some.
-    pub(in crate::live::flame) fn take_node(&mut self) -> bool {
+    pub(crate) fn take_node(&mut self) -> bool {
         take_one(&mut self.nodes)
     }
 }

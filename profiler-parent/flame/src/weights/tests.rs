@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::window::{Period, Resolution, Window};
 use super::cell::RecentPeriods;
 use super::*;
+use crate::window::{Period, Resolution, Window};
 
 const THREAD: ThreadNumber = ThreadNumber(0);
 const SECOND: i64 = 1_000_000_000;

@@ -8,8 +8,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use profiler_parent::core::internal::pool::layout::{Layout, Region};
-use profiler_parent::internal::flame::ForeignSamples;
+use profiler_core::internal::pool::layout::{Layout, Region};
+use profiler_flame::ForeignSamples;
 use serde_json::Value;
 
 use super::recorded::Recorded;

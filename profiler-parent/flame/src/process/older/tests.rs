@@ -1,11 +1,11 @@
 //! Tests of the backward reading of a pool.
 
-use super::super::super::sample_bytes::TestSample;
-use super::super::super::weights::Weight;
-use super::super::super::window::Window;
 use super::super::test_pool::TestPool;
 use super::super::test_process::{TestProcess, sample};
 use super::*;
+use crate::sample_bytes::TestSample;
+use crate::weights::Weight;
+use crate::window::Window;
 
 const S: u64 = 1_000_000_000;
 const WINDOWS: [Window; 3] = [Window::TenSeconds, Window::Minute, Window::Start];
