@@ -3,8 +3,8 @@
 //! Made from the samples in the pools, which are read by position; no process is asked. The session
 //! says which processes it has ([`sources`]). The first request starts a thread ([`store`]) that
 //! follows all pools ([`sampled_pools`]) and adds up the time of each stack of each thread, in
-//! periods ([`weights`], [`window`]). [`usage`] computes the time of a sample, and [`threads`] finds
-//! its thread. The newest samples of each pool are read first ([`process`]), and [`catch_up`]
+//! periods ([`weights`], [`window`]). [`usage`] computes the time of a sample, and [`threads`]
+//! finds its thread. The newest samples of each pool are read first ([`process`]), and [`catch_up`]
 //! divides the reader's time among the processes.
 //! The names of functions are looked up by a second thread ([`names`]), and addresses are shown
 //! meanwhile. Both threads end, and all samples are dropped, some seconds after the last request

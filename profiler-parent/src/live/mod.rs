@@ -20,7 +20,7 @@
 //! browser, profiler top ──▶ profiler_http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
-//!                                                  ├─▶ profiler_flame, on a worker; its own threads
+//!                                                  ├─▶ profiler_flame, on a worker and two threads
 //!                                                  ├─▶ alerts: the latest    markers: an observer
 //!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
@@ -260,10 +260,7 @@ impl LiveServer {
             processes: Arc::clone(&processes),
             groups: Arc::clone(&groups),
         };
-        let flame = Arc::new(FlameGraph::new(
-            Arc::new(sampled),
-            captures.symbols.clone(),
-        ));
+        let flame = Arc::new(FlameGraph::new(Arc::new(sampled), captures.symbols.clone()));
         let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),

@@ -2,8 +2,8 @@
 //! end.
 //!
 //! Used by the reader of observers; `T` is the data that it keeps for a process. The live flame
-//! graph (`profiler_flame`) has a list of its own, and only reads the table. Invariant: a process is
-//! added at most once, also when its pool has been given up.
+//! graph (`profiler_flame`) has a list of its own, and only reads the table. Invariant: a process
+//! is added at most once, also when its pool has been given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
