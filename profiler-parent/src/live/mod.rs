@@ -20,7 +20,7 @@
 //! browser, profiler top ──▶ profiler_http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
-//!                                                  ├─▶ flame, on a worker; threads of its own
+//!                                                  ├─▶ profiler_flame, on a worker and two threads
 //!                                                  ├─▶ alerts: the latest    markers: an observer
 //!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
@@ -74,13 +74,12 @@
 
 mod alerts;
 mod counters;
-pub(crate) mod flame;
+mod flame_sources;
 mod groups;
 mod markers;
 mod metrics_page;
 mod processes;
 mod profiles;
-mod query;
 mod routes;
 mod snapshot_cache;
 
@@ -98,9 +97,10 @@ use crate::groups::{Monitor, SnapshotReader};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
 use alerts::AlertLog;
-use flame::{FlameGraph, FlameSources};
+use flame_sources::SampledSession;
 use markers::Markers;
 pub use metrics_page::{MetricsPage, MetricsText};
+use profiler_flame::FlameGraph;
 use profiler_http::{Hosts, HttpServer, NoListener, ServerOptions, listen_on_loopback};
 use profiles::Profiles;
 use routes::Routes;
@@ -256,11 +256,11 @@ impl LiveServer {
             metrics,
             session_end,
         } = sources;
-        let flame = Arc::new(FlameGraph::new(FlameSources {
+        let sampled = SampledSession {
             processes: Arc::clone(&processes),
             groups: Arc::clone(&groups),
-            symbols: captures.symbols.clone(),
-        }));
+        };
+        let flame = Arc::new(FlameGraph::new(Arc::new(sampled), captures.symbols.clone()));
         let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),

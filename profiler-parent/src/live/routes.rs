@@ -14,16 +14,15 @@ use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use super::alerts::AlertLog;
-use super::flame::FlameGraph;
 use super::markers::Markers;
 use super::metrics_page::{MetricsPage, MetricsText};
 use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
-use super::query::Query;
 use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
 use crate::session_time::SessionNs;
+use profiler_flame::FlameGraph;
 use profiler_http as http;
-use profiler_http::{Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
+use profiler_http::{Answer, Answered, Hosts, HttpService, Query, Reply, RequestHead, Work};
 use profiler_http::{bearer, is_same, json, method_not_allowed, not_found, put, status, with_type};
 
 const PAGE: &str = include_str!("page/index.html");

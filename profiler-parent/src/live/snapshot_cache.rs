@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use profiler_core::time::Anchor;
+use profiler_http::Query;
 use serde::Serialize;
 
 use super::counters::{CounterHistory, CounterRow};
 use super::groups::{Table, merged_since, wants_lately};
 use super::processes::{LiveProcessRow, ProcessHistory};
-use super::query::Query;
 use crate::controller::MemoryLimit;
 use crate::groups::{GroupsSnapshot, MergedGroup, SnapshotReader};
 use crate::process_table::ProcessTable;
