@@ -265,7 +265,12 @@ fn all_threads_of_a_program_in_another_pid_namespace_are_recorded() -> anyhow::R
     let work = place.compile("work", THREADS, &["-static", "-pthread"])?;
     let unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork"];
     let mut permitted = Command::new(unshare[0]);
-    if !permitted.args(&unshare[1..]).arg("true").status()?.success() {
+    if !permitted
+        .args(&unshare[1..])
+        .arg("true")
+        .status()?
+        .success()
+    {
         eprintln!("left out: no namespaces here");
         return Ok(());
     }
