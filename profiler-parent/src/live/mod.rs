@@ -33,7 +33,7 @@
 //! |---|---|
 //! | `GET` (no further path), `GET live.css`, `GET live.js`, `GET flame.js`, `GET waits.js` | the page |
 //! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once |
-//! | `GET session.json` | time, memory limit, memory in use |
+//! | `GET session.json` | time, memory limit, memory in use, deadlocks |
 //! | `GET groups.json` | groups merged over processes |
 //! | `GET processes.json` | processes |
 //! | `GET counters.json` | counters summed over all processes, with their recent values |

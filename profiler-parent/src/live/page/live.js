@@ -219,6 +219,7 @@ function show({ session, groups, processes, counters, alerts, profiles }) {
   showProcesses(processes);
   showCounters(counters);
   showAlerts(alerts, session.at_ns);
+  showDeadlocks(session.deadlocks);
   showProfiles(profiles);
 }
 
@@ -376,6 +377,11 @@ function showAlerts(alerts, now) {
   for (const element of by("alerts-list").querySelectorAll("[data-at]")) {
     element.textContent = `${time(Math.max(0, now - Number(element.dataset.at)))} ago`;
   }
+}
+
+function showDeadlocks(deadlocks) {
+  by("deadlocks").hidden = deadlocks.length === 0;
+  list(by("deadlocks-list"), deadlocks, (text) => text, (text) => [make("span", { class: "grow" }, text)]);
 }
 
 function showProfiles(profiles) {
