@@ -3,7 +3,7 @@
 //!
 //! Called on a worker of the server, under the lock of the samples. [`selected`] sums up the
 //! samples, [`listed`] lists processes and threads, [`functions`] lists functions, [`table`] sorts
-//! them, and [`missing`] counts what the answer lacks. Invariants: the size of an answer is
+//! them, [`missing`] counts what the answer lacks, and [`wait_graph`] answers who waits for whom. Invariants: the size of an answer is
 //! bounded, and what is left out is counted; the same samples give the same answer; if the reader
 //! has stopped, the answer says so and has no numbers.
 
@@ -12,6 +12,7 @@ mod listed;
 mod missing;
 mod selected;
 mod table;
+mod wait_graph;
 
 use serde::Serialize;
 
@@ -26,6 +27,8 @@ use listed::{MAX_PROCESSES, MAX_THREADS, ProcessTime, ThreadTime, largest};
 use missing::Missing;
 use selected::Selected;
 use table::FunctionRows;
+pub use wait_graph::WaitGraph;
+pub(crate) use wait_graph::wait_graph;
 
 /// A range of session time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

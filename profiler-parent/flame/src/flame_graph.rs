@@ -12,12 +12,13 @@ use profiler_http::Query;
 use profiler_symbols::SymbolStore;
 use profiler_sys::spawn_quiet;
 
-use crate::answer::{self, FlameAnswer};
+use crate::answer::{self, FlameAnswer, WaitGraph};
 use crate::names::NameLookup;
 use crate::runs::RunRanges;
 use crate::selection::Selection;
 use crate::sources::FlameSources;
 use crate::store::{self, FlameStore, FlameThread};
+use crate::window::Window;
 
 /// Nanoseconds without a request after which the threads end.
 const PATIENCE: i64 = 10_000_000_000;
@@ -69,6 +70,27 @@ impl FlameGraph {
             let runs = self.sources.longest_runs(group.kind, &group.name);
             RunRanges::of(&runs)
         });
+        let store = self.read(now_ns, runs.is_some())?;
+        let samples = store.lock();
+        Ok(answer::answer(&samples, &selection, runs.as_ref()))
+    }
+
+    /// Answers a request for the graph of waits: who waits for whom. As [`Self::view`]; the only
+    /// parameter is `window`.
+    ///
+    /// # Errors
+    /// When the system cannot start a thread.
+    pub fn waits(&self, query: &Query) -> io::Result<WaitGraph> {
+        let window = Window::named(query.get("window").unwrap_or_default());
+        let converter = self.sources.clock().converter(Anchor::take());
+        let store = self.read(converter.since_start_ns(Timestamp::now()), false)?;
+        let samples = store.lock();
+        Ok(answer::wait_graph(&samples, window))
+    }
+
+    /// The samples, which are read from now on, if they are not read yet. `has_runs` says whether
+    /// the request is for the runs of a group.
+    fn read(&self, now_ns: i64, has_runs: bool) -> io::Result<Arc<FlameStore>> {
         let mut reader = self.lock();
         let running = match reader.take() {
             Some(running) => running,
@@ -77,14 +99,11 @@ impl FlameGraph {
         let running = reader.insert(running);
         // Other workers answer at the same time.
         running.asked_ns = running.asked_ns.max(now_ns);
-        if runs.is_some() {
+        if has_runs {
             running.asked_runs_ns = running.asked_runs_ns.max(Some(now_ns));
         }
         running.keep_recent(now_ns);
-        let store = Arc::clone(&running.store);
-        drop(reader);
-        let samples = store.lock();
-        Ok(answer::answer(&samples, &selection, runs.as_ref()))
+        Ok(Arc::clone(&running.store))
     }
 
     /// Ends the threads if the flame graph is no longer requested. `now_ns` is the session time, in

@@ -61,7 +61,7 @@ mod usage;
 mod weights;
 mod window;
 
-pub use answer::FlameAnswer;
+pub use answer::{FlameAnswer, WaitGraph};
 pub use flame_graph::FlameGraph;
 pub use foreign::ForeignSamples;
 pub use sources::{FlameSources, ProcessToSample};

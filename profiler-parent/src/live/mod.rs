@@ -31,13 +31,14 @@
 //!
 //! | path | content |
 //! |---|---|
-//! | `GET` (no further path), `GET live.css`, `GET live.js` | the page |
+//! | `GET` (no further path), `GET live.css`, `GET live.js`, `GET flame.js`, `GET waits.js` | the page |
 //! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once |
-//! | `GET session.json` | time, memory limit, memory in use |
+//! | `GET session.json` | time, memory limit, memory in use, deadlocks |
 //! | `GET groups.json` | groups merged over processes |
 //! | `GET processes.json` | processes |
 //! | `GET counters.json` | counters summed over all processes, with their recent values |
 //! | `GET flame.json` | the flame graph of all processes, and the table of their functions |
+//! | `GET waits.json` | for whom the threads of each process wait, and for how long |
 //! | `GET alerts.json` | the latest alerts |
 //! | `GET markers.json` | observed markers, at most 500 and 1 MiB; further ones are counted |
 //! | `GET profiles.json` | profiles captured from the page |
@@ -60,6 +61,7 @@
 //!   of the functions from the root to the node to show, joined by dots; `nodes=` and `rows=` the
 //!   largest numbers of nodes and of functions; `sort=` a column of the functions (`self`, `total`,
 //!   `change`, `name`); `order=`.
+//! - `waits.json`: `window=10s`, `60s` or `start`.
 //! - `alerts.json`: `alert=` a number: only later alerts.
 //! - `markers.json`: `after=` a number: only later markers; `name=`, `process=`, `thread=`
 //!   (patterns); `category=`, `group=` (names); `min_ms=`.

@@ -55,6 +55,8 @@ pub(super) struct SessionRow {
     running: usize,
     /// Dead processes that are not listed any more.
     earlier_processes: u64,
+    /// The deadlocks that were found so far, in words.
+    deadlocks: Vec<String>,
 }
 
 /// All data at one moment.
@@ -218,6 +220,7 @@ impl SnapshotHistory {
             processes: processes.len(),
             running: processes.iter().filter(|process| process.runs).count(),
             earlier_processes: table.expired().processes,
+            deadlocks: table.deadlocks().iter().map(ToString::to_string).collect(),
         };
         let before = self.remember(&groups);
         let merged = OnceLock::new();

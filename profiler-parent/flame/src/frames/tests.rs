@@ -29,6 +29,15 @@ fn place(functions: &[&str]) -> Place {
     }
 }
 
+impl FrameTable {
+    /// Shows the code at an unknown address as a label with this name.
+    pub(crate) fn show_as_label(&mut self, address: u64, name: &str) {
+        let label = self.function(name, None, FunctionKind::Label);
+        let frame = self.unknown(address);
+        self.functions_of[frame.0 as usize] = Box::new([label]);
+    }
+}
+
 #[test]
 fn an_address_is_shown_until_its_names_are_looked_up() {
     let mut table = FrameTable::default();

@@ -174,6 +174,11 @@ impl TestProcess {
         self.pass(|process, pass| process.count_waits(until_ns, pass));
     }
 
+    /// Shows the code at an unknown address as a label with this name.
+    pub(crate) fn show_as_label(&mut self, address: u64, name: &str) {
+        self.frames.show_as_label(address, name);
+    }
+
     /// The samples of a session with this process only, read at the time of the pass.
     pub(crate) fn into_samples(self) -> Samples {
         Samples::of_one(self.process, self.frames, self.now_ns)
