@@ -64,7 +64,6 @@ impl Sleeper {
             pid,
             start,
             began: Timestamp::now(),
-            is_outside: false,
         };
         let writer = PoolWriter::new(file.try_clone().unwrap(), about).unwrap();
         let process = ObservedProcess::new(writer);
