@@ -6,10 +6,11 @@
 //! forked processes.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings;
 use perf_event_open_sys::{ioctls, perf_event_open};
+use profiler_sys::OwnDescriptor;
 
 use crate::registers::MASK;
 
@@ -78,9 +79,10 @@ pub(crate) struct EventKind {
     pub(crate) is_inherited: bool,
 }
 
-/// An event.
+/// An event. The program may close any descriptor: a number that has become that of a file, a
+/// socket or a pipe is neither used nor closed.
 #[derive(Debug)]
-pub(crate) struct Event(OwnedFd);
+pub(crate) struct Event(OwnDescriptor<OwnedFd>);
 
 impl Event {
     /// An event of a thread on a processor.
@@ -130,14 +132,19 @@ impl Event {
             return Err(EventError::last());
         }
         // SAFETY: the system has just created the descriptor, and no other value owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(opened) }))
+        let opened = unsafe { OwnedFd::from_raw_fd(opened) };
+        Ok(Self(OwnDescriptor::new(opened)))
     }
 
     /// Lets the event write into the ring of another event of the same processor.
     #[allow(unsafe_code)]
     pub(crate) fn write_into(&self, owner: &Self) -> Result<(), EventError> {
+        let (own, owner) = (
+            self.descriptor()?.as_raw_fd(),
+            owner.descriptor()?.as_raw_fd(),
+        );
         // SAFETY: takes numbers of descriptors that are open.
-        let failed = unsafe { ioctls::SET_OUTPUT(self.descriptor(), owner.descriptor()) };
+        let failed = unsafe { ioctls::SET_OUTPUT(own, owner) };
         if failed == 0 {
             Ok(())
         } else {
@@ -148,20 +155,22 @@ impl Event {
     /// The processor time that the event has counted, in nanoseconds.
     pub(crate) fn count_ns(&self) -> u64 {
         let mut count = [0; 8];
-        match rustix::io::read(&self.0, &mut count) {
-            Ok(8) => u64::from_ne_bytes(count),
+        match self
+            .descriptor()
+            .map(|own| rustix::io::read(own, &mut count))
+        {
+            Ok(Ok(8)) => u64::from_ne_bytes(count),
             _ => 0,
         }
     }
 
-    fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-impl AsFd for Event {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    /// The descriptor, for one immediate use.
+    ///
+    /// # Errors
+    /// If the program has closed it.
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>, EventError> {
+        let own = self.0.get().map_err(|_| EventError::Failed(libc::EBADF))?;
+        Ok(own.as_fd())
     }
 }
 
@@ -207,5 +216,25 @@ mod tests {
         assert_eq!(EventError::of(libc::EMFILE), EventError::Exhausted);
         assert_eq!(EventError::of(libc::ESRCH), EventError::Ended);
         assert_eq!(EventError::of(libc::EBADF), EventError::Failed(libc::EBADF));
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_number_that_the_program_has_given_to_a_file_is_neither_used_nor_closed() {
+        let event = match Event::of_ring(0) {
+            Ok(event) => event,
+            Err(error) => return println!("left out: {error}"),
+        };
+        let number = event.descriptor().unwrap().as_raw_fd();
+        let file = std::fs::File::open("/proc/self/status").unwrap();
+        // SAFETY: the number is that of the event, which this test gives up.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+        let lost = EventError::Failed(libc::EBADF);
+        assert_eq!(event.descriptor().err(), Some(lost));
+        assert_eq!(event.count_ns(), 0);
+        drop(event);
+        // SAFETY: the number is that of the file, which nothing else owns.
+        let given = unsafe { OwnedFd::from_raw_fd(number) };
+        assert!(rustix::fs::fstat(&given).is_ok());
     }
 }

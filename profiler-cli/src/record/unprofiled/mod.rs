@@ -81,6 +81,7 @@ pub(super) fn watch<T>(
         used: UsedTimes::default(),
         listed: 0,
         unlisted: 0,
+        program: None,
     };
     watcher.see_program(child, program);
     let looks = &mut watcher;
@@ -93,7 +94,7 @@ pub(super) fn watch<T>(
         drop(end);
         result
     });
-    watcher.list_the_others();
+    watcher.end();
     let reports = session.present_processes();
     let recorded = reports.iter().filter(|report| report.unprofiled.is_none());
     let recorded: BTreeSet<u32> = recorded.map(|report| report.pid.get()).collect();
@@ -122,6 +123,8 @@ struct KnownProcess {
     image: (u64, u64),
     /// When its present program was seen first.
     since: Duration,
+    /// Whether nothing more is to be found out about it.
+    is_settled: bool,
 }
 
 struct Watcher<'a> {
@@ -136,6 +139,8 @@ struct Watcher<'a> {
     used: UsedTimes,
     listed: usize,
     unlisted: usize,
+    /// What the file of the recorded program says, until a look has seen its process.
+    program: Option<Finding>,
 }
 
 impl Watcher<'_> {
@@ -176,6 +181,7 @@ impl Watcher<'_> {
         if let Some(numbers) = &mut self.numbers {
             let _ = numbers.take();
         }
+        self.sightings.begin_look();
         self.look_at_known(now, |_| true);
         let roots: Vec<u32> = self
             .known
@@ -190,26 +196,28 @@ impl Watcher<'_> {
                 self.meet(pid, stat, now);
             }
         }
-        let known = &self.known;
-        let runs = |program: &Program| {
-            let process = known.get(&program.pid);
-            process.is_some_and(|process| process.began == program.began)
-        };
-        self.sightings.end_look(runs);
+        self.used.limit(|pid| self.known.contains_key(&pid));
     }
 
     /// Looks at the processes that have begun since the last look, and at the young ones.
     fn look_at_new(&mut self, now: Duration) {
+        self.sightings.begin_look();
         self.look_at_known(now, |process| process.is_young(now));
-        // If there are too many, the next look at all finds them.
-        let Some(new) = self.numbers.as_mut().and_then(NewNumbers::take) else {
+        let Some(numbers) = &mut self.numbers else {
+            return;
+        };
+        let Some(new) = numbers.take() else {
+            self.next_look_at_all = now; // it costs less if there are many
             return;
         };
         let mut new: Vec<(u32, Stat)> = new.filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
         let own = std::process::id();
         loop {
-            let is_below =
-                |stat: &Stat| stat.parent == own || self.known.contains_key(&stat.parent);
+            let is_below = |stat: &Stat| {
+                let parent = self.known.get(&stat.parent);
+                // Its number may be that of an earlier process.
+                stat.parent == own || parent.is_some_and(|parent| parent.began <= stat.began)
+            };
             let (below, others): (Vec<_>, Vec<_>) =
                 new.into_iter().partition(|(_, stat)| is_below(stat));
             if below.is_empty() {
@@ -230,30 +238,52 @@ impl Watcher<'_> {
             // Its number may be that of another process now.
             match Stat::of(pid).filter(|stat| stat.began == process.began) {
                 Some(stat) => self.meet(pid, stat, now),
-                None => {
-                    self.known.remove(&pid);
-                }
+                None => self.forget(pid),
             }
+        }
+    }
+
+    /// Forgets a process that has ended.
+    fn forget(&mut self, pid: u32) {
+        self.known.remove(&pid);
+        if let Some(finding) = self.sightings.forget(pid) {
+            self.list(finding);
         }
     }
 
     /// Notes a process that a look has found.
     fn meet(&mut self, pid: u32, stat: Stat, now: Duration) {
-        let earlier = self.known.get(&pid).filter(|one| one.began == stat.began);
-        let process = match earlier {
-            Some(earlier) => earlier.continued(&stat, now),
-            None => KnownProcess {
-                began: stat.began,
-                image: stat.image,
-                since: now,
-            },
-        };
-        self.known.insert(pid, process);
+        if self
+            .known
+            .get(&pid)
+            .is_some_and(|one| one.began != stat.began)
+        {
+            self.forget(pid); // another process had its number
+        }
         self.used.note(pid, &stat);
-        self.see(pid, stat, now);
+        match self.known.get(&pid) {
+            Some(known) if known.image == stat.image && known.is_settled => return,
+            Some(known) if known.image != stat.image => {
+                let _ = self.sightings.forget(pid); // it has executed another program
+                self.known.remove(&pid);
+            }
+            _ => {}
+        }
+        let new = KnownProcess {
+            began: stat.began,
+            image: stat.image,
+            since: now,
+            is_settled: false,
+        };
+        self.known.entry(pid).or_insert(new);
+        let is_settled = self.see(pid, stat, now) && stat.shows_image();
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.is_settled = is_settled;
+        }
     }
 
-    fn see(&mut self, pid: u32, stat: Stat, time: Duration) {
+    /// Sees a process. Returns whether nothing more is to be found out about its program.
+    fn see(&mut self, pid: u32, stat: Stat, time: Duration) -> bool {
         let path = proc::program_of(pid);
         let program = Program {
             pid,
@@ -263,8 +293,9 @@ impl Watcher<'_> {
         };
         let session = self.session;
         let is_listed = || session.lists(ProcessId::new(pid));
+        let known = &self.known;
         let examine = || {
-            let is_fork = stat.is_fork();
+            let is_fork = is_fork(pid, &stat, known);
             Finding {
                 pid,
                 parent: stat.parent,
@@ -273,10 +304,24 @@ impl Watcher<'_> {
                 is_fork,
             }
         };
-        let finding = self.sightings.see(program, time, is_listed, examine);
+        let finding = self.sightings.see(&program, time, is_listed, examine);
+        let is_settled = self.sightings.is_settled(&program);
+        if self.program.as_ref().is_some_and(|own| own.pid == pid) {
+            self.program = None;
+        }
         if let Some(finding) = finding.filter(|_| !proc::is_witness(pid)) {
             self.list(finding);
         }
+        is_settled
+    }
+
+    /// Reports what is left when the program has ended.
+    fn end(&mut self) {
+        let rest = self.sightings.rest().into_iter();
+        for finding in rest.chain(self.program.take()) {
+            self.list(finding);
+        }
+        self.list_the_others();
     }
 
     /// Examines the file of the program that was started. It may have ended already.
@@ -289,28 +334,14 @@ impl Watcher<'_> {
         };
         let parent = std::process::id();
         let path = std::fs::canonicalize(&path).unwrap_or(path);
-        let name = proc::name_of(pid, Some(&path));
-        let examine = || Finding {
+        let certain = Finding {
             pid,
             parent,
-            name,
+            name: proc::name_of(pid, Some(&path)),
             reason,
             is_fork: false,
         };
-        let stat = Stat::of(pid);
-        let program = Program {
-            pid,
-            began: stat.map_or(0, |stat| stat.began),
-            path: Some(path),
-            image: stat.map_or((0, 0), |stat| stat.image),
-        };
-        let is_listed = || false;
-        if let Some(finding) = self
-            .sightings
-            .see(program, Duration::ZERO, is_listed, examine)
-        {
-            self.list(finding);
-        }
+        self.program = Some(certain).filter(|one| one.reason.is_certain());
     }
 
     fn list(&mut self, finding: Finding) {
@@ -352,19 +383,16 @@ impl Watcher<'_> {
     }
 }
 
+/// Whether a process that is seen first may be about to execute another program: it executes that of
+/// its parent process, or of another known process, which may have been its parent.
+fn is_fork(pid: u32, stat: &Stat, known: &BTreeMap<u32, KnownProcess>) -> bool {
+    let mut others = known.iter().filter(|(other, _)| **other != pid);
+    stat.is_fork() || stat.shows_image() && others.any(|(_, one)| one.image == stat.image)
+}
+
 impl KnownProcess {
     fn is_young(&self, now: Duration) -> bool {
         now.saturating_sub(self.since) < YOUNG_FOR
-    }
-
-    /// The process at a later look. It may have executed another program.
-    fn continued(self, stat: &Stat, now: Duration) -> Self {
-        let is_same = self.image == stat.image;
-        Self {
-            image: stat.image,
-            since: if is_same { self.since } else { now },
-            ..self
-        }
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Stat {
     /// When it began. Distinguishes the processes that get the same number one after the other.
     pub(super) began: u64,
     /// The addresses at which the system has placed its program and its first stack. They change
-    /// when the process executes a program. 0 if the system does not show them.
+    /// when the process executes a program. See [`Self::shows_image`].
     pub(super) image: (u64, u64),
     /// The processor time that it has used, in ticks of the system.
     pub(super) used: u64,
@@ -71,10 +71,17 @@ impl Stat {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
+    /// Whether the system shows where the program is. Where it does not, the address of the program
+    /// is 0 or 1, and that of the stack is 0.
+    pub(super) const fn shows_image(&self) -> bool {
+        self.image.1 != 0
+    }
+
     /// Whether the process still executes the program of its parent process. False if the system
     /// does not show that.
     pub(super) fn is_fork(&self) -> bool {
-        self.image != (0, 0) && Self::of(self.parent).is_some_and(|one| one.image == self.image)
+        let is_same = |parent: Self| parent.image == self.image;
+        self.shows_image() && Self::of(self.parent).is_some_and(is_same)
     }
 
     /// A process that began at this time and has used this time.
@@ -206,6 +213,7 @@ fn read_some(path: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
     use test_support::patience::until;
@@ -238,6 +246,67 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(Stat::of(pid), None);
+    }
+
+    #[test]
+    fn a_forked_process_is_told_from_one_that_has_executed_a_program() {
+        let script = "(while :; do sleep 0.05; done) & echo $!; exec cat";
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(shell.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let forked: u32 = line.trim().parse().unwrap();
+        let parent = Command::new("sh")
+            .args(["-c", "(while :; do sleep 0.05; done) & echo $!; wait"])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut parent = parent.unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(parent.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let subshell: u32 = line.trim().parse().unwrap();
+        assert!(Stat::of(subshell).unwrap().is_fork());
+        assert!(!Stat::of(shell.id()).unwrap().is_fork());
+        // Its parent executes another program soon.
+        assert!(until(|| !Stat::of(forked).unwrap().is_fork()));
+        for pid in [forked, subshell, parent.id()] {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        parent.wait().unwrap();
+    }
+
+    #[test]
+    fn the_number_of_a_thread_is_that_of_no_process() {
+        let (number, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = profiler_sys::spawn_quiet("test", move || {
+            let own = rustix::thread::gettid().as_raw_nonzero().get();
+            number.send(own.cast_unsigned()).unwrap();
+            let _ = ended.recv();
+        });
+        let own = told.recv().unwrap();
+        assert_eq!(Stat::of(own), None);
+        assert!(Stat::of(std::process::id()).is_some());
+        drop(end);
+        thread.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn an_image_that_the_system_hides_is_no_image() {
+        let line = |code: u64, stack: u64| {
+            let text = format!("7 (a) S 5 {}9 0 0 {code} 0 {stack} 0\n", "0 ".repeat(17));
+            Stat::parse(text.as_bytes()).unwrap()
+        };
+        assert!(!line(1, 0).shows_image() && !line(0, 0).shows_image());
+        assert!(line(4096, 8192).shows_image());
     }
 
     #[test]

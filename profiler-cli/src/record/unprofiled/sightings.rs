@@ -2,10 +2,10 @@
 //! profiled.
 //!
 //! A pure state machine: facts in, reports out. A program that certainly makes no file is reported
-//! at once; the session knows whether it records all the same. Another one is reported if the
-//! session does not list it for some time, and never if the session has listed it once: the session
-//! may forget it later. Invariant: what it keeps is bounded, and about processes that ran in the
-//! last look at all processes.
+//! at once; the session knows whether it records all the same. Any other program, and a forked
+//! process, is reported if the session does not list it for some time, and never if the session has
+//! listed it once: the session may forget it later. Invariant: what it keeps is bounded, and about
+//! processes that ran in the last look at them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -80,12 +80,12 @@ impl Sightings {
     /// when it has been seen for long. Returns what is to be reported at once.
     pub(super) fn see(
         &mut self,
-        program: Program,
+        program: &Program,
         now: Duration,
         is_listed: impl FnOnce() -> bool,
         examine: impl FnOnce() -> Finding,
     ) -> Option<Finding> {
-        if let Some(sighting) = self.seen.get_mut(&program) {
+        if let Some(sighting) = self.seen.get_mut(program) {
             return sighting.stays(now, is_listed, examine);
         }
         if self.seen.len() >= MAX {
@@ -102,7 +102,7 @@ impl Sightings {
         };
         let first = now;
         self.seen.insert(
-            program,
+            program.clone(),
             Sighting {
                 finding,
                 first,
@@ -112,12 +112,38 @@ impl Sightings {
         report
     }
 
-    /// Ends a look at all processes: forgets the programs of processes that have ended. The programs
-    /// that a process has executed before stay, because its present program may be about to join.
-    pub(super) fn end_look(&mut self, runs: impl Fn(&Program) -> bool) {
+    /// Begins a look.
+    pub(super) fn begin_look(&mut self) {
         self.most_left_out = self.most_left_out.max(self.left_out);
         self.left_out = 0;
-        self.seen.retain(|program, _| runs(program));
+    }
+
+    /// Whether nothing more is to be found out about a program.
+    pub(super) fn is_settled(&self, program: &Program) -> bool {
+        let sighting = self.seen.get(program);
+        sighting.is_some_and(|sighting| sighting.stage == Stage::Settled)
+    }
+
+    /// Forgets the programs that a process has executed until now: it has ended, or executes
+    /// another one. Returns the last one if it certainly makes no file and was not reported.
+    pub(super) fn forget(&mut self, pid: u32) -> Option<Finding> {
+        let first = Program {
+            pid,
+            began: 0,
+            path: None,
+            image: (0, 0),
+        };
+        let own = self.seen.range(first..);
+        let own = own.take_while(|(program, _)| program.pid == pid);
+        let own: Vec<Program> = own.map(|(program, _)| program.clone()).collect();
+        let own = own.iter().filter_map(|program| self.seen.remove(program));
+        own.filter_map(Sighting::rest).last()
+    }
+
+    /// What is to be reported at the end of the recording.
+    pub(super) fn rest(&mut self) -> Vec<Finding> {
+        let all = std::mem::take(&mut self.seen).into_values();
+        all.filter_map(Sighting::rest).collect()
     }
 
     /// The most programs that one look has not examined, because there were too many.
@@ -143,13 +169,22 @@ impl Sighting {
             return None;
         }
         self.stage = Stage::Settled;
-        if !self.finding.reason.is_certain() && is_listed() {
+        // What is listed may be an earlier program of the process. A forked process has none.
+        let is_certain = self.finding.reason.is_certain() && !self.finding.is_fork;
+        if !is_certain && is_listed() {
             return None;
         }
         if self.finding.reason == Reason::Silent {
             self.finding = examine();
         }
         Some(self.finding.clone())
+    }
+
+    /// What is to be reported when the program has ended. A program that was seen briefly may have
+    /// recorded, unless that is impossible.
+    fn rest(self) -> Option<Finding> {
+        let is_due = self.stage == Stage::New && self.finding.reason.is_certain();
+        is_due.then_some(self.finding)
     }
 }
 
@@ -181,7 +216,7 @@ mod tests {
 
     fn see(sightings: &mut Sightings, pid: u32, now: Duration, reason: Reason) -> Option<Finding> {
         let program = program(pid, 1, "/bin/program");
-        sightings.see(program, now, || false, || finding(pid, reason))
+        sightings.see(&program, now, || false, || finding(pid, reason))
     }
 
     #[test]
@@ -200,12 +235,21 @@ mod tests {
             is_fork: true,
             ..finding(7, Reason::Static)
         };
-        let mut see = |now| {
-            let own = program(7, 1, "/bin/program");
-            sightings.see(own, now, || true, || forked.clone())
-        };
-        assert_eq!(see(NOW), None);
-        assert_eq!(see(NOW + SEEN_FOR_IF_CERTAIN), Some(forked.clone()));
+        let own = program(7, 1, "/bin/program");
+        for is_listed in [false, true] {
+            let mut sightings = Sightings::default();
+            let mut see = |now| sightings.see(&own, now, || is_listed, || forked.clone());
+            assert_eq!(see(NOW), None);
+            let reported = (!is_listed).then(|| forked.clone());
+            assert_eq!(see(NOW + SEEN_FOR_IF_CERTAIN), reported);
+            assert!(sightings.is_settled(&own));
+            assert_eq!(sightings.forget(7), None);
+        }
+        // It has ended soon.
+        let _ = sightings.see(&own, NOW, || false, || forked.clone());
+        assert_eq!(sightings.forget(8), None);
+        assert_eq!(sightings.forget(7), Some(forked));
+        assert_eq!(sightings.rest(), []);
     }
 
     #[test]
@@ -229,7 +273,7 @@ mod tests {
         let mut sightings = Sightings::default();
         see(&mut sightings, 7, NOW, Reason::Silent);
         let own = program(7, 1, "/bin/program");
-        let reported = sightings.see(own, LATER, || true, || finding(7, Reason::Silent));
+        let reported = sightings.see(&own, LATER, || true, || finding(7, Reason::Silent));
         assert_eq!(reported, None);
         // The session has no entry of it any more.
         assert_eq!(see(&mut sightings, 7, 2 * LATER, Reason::Silent), None);
@@ -250,7 +294,7 @@ mod tests {
             let mut sightings = Sightings::default();
             see(&mut sightings, 7, NOW, Reason::Forked);
             let examine = || finding(7, Reason::Static);
-            let reported = sightings.see(other, LATER, || false, examine);
+            let reported = sightings.see(&other, LATER, || false, examine);
             assert_eq!(reported, Some(finding(7, Reason::Static)));
         }
     }
@@ -260,9 +304,9 @@ mod tests {
         let mut sightings = Sightings::default();
         let reported = (0..10_000).filter_map(|pid| see(&mut sightings, pid, NOW, Reason::Static));
         assert_eq!(reported.count(), MAX);
-        sightings.end_look(|_| true);
+        sightings.begin_look();
         assert_eq!(sightings.most_left_out(), 10_000 - MAX);
-        sightings.end_look(|_| false);
+        assert_eq!(sightings.forget(3), None, "it was reported");
         let reported = see(&mut sightings, 10_000, LATER, Reason::Static);
         assert!(reported.is_some());
     }

@@ -20,15 +20,19 @@ pub(super) struct UsedTimes {
 }
 
 impl UsedTimes {
-    /// Notes what a look has found. Forgets other processes if there are too many, but not those
-    /// that are not recorded.
-    pub(super) fn note(&mut self, pid: u32, stat: &Stat) {
-        let process = (pid, stat.began);
-        if self.used.len() >= MAX && !self.used.contains_key(&process) {
+    /// Forgets processes if there are too many, but neither those that run nor those that are not
+    /// recorded.
+    pub(super) fn limit(&mut self, runs: impl Fn(u32) -> bool) {
+        if self.used.len() > MAX {
             let listed = &self.listed;
-            self.used.retain(|(pid, _), _| listed.contains(pid));
+            self.used
+                .retain(|(pid, _), _| listed.contains(pid) || runs(*pid));
         }
-        self.used.insert(process, stat.used);
+    }
+
+    /// Notes what a look has found.
+    pub(super) fn note(&mut self, pid: u32, stat: &Stat) {
+        self.used.insert((pid, stat.began), stat.used);
     }
 
     /// Notes that a process is not recorded.

@@ -28,11 +28,11 @@ use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
 use super::wait_names::WaitNames;
 use super::{ObservedEvent, ReaderProgress};
-use crate::process_table::{ObservedTime, UnprofiledProcess};
+use crate::process_table::ObservedTime;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
 use beginnings::Met;
-use outside_beginnings::TRIED_FOR;
+use outside_beginnings::OutsideNewcomer;
 
 /// The time between two passes while programs run. While all are idle, it is longer, see `turns`.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -87,10 +87,7 @@ pub(super) struct ObservedReader {
     /// The samples of the processes without a file.
     system_samples: SystemSamples,
     /// Processes without a file, to be observed from outside after the present pass.
-    /// Each has the time up to which this is tried.
-    newcomers: Vec<(UnprofiledProcess, Instant)>,
-    /// When the beginnings that failed are tried again.
-    newcomers_next: Option<Instant>,
+    newcomers: Vec<OutsideNewcomer>,
     is_paused: bool,
     /// The processor time of the programs that have ended.
     time_of_ended: ObservedTime,
@@ -141,7 +138,6 @@ impl ObservedReader {
             replaced: ReplacedPrograms::default(),
             system_samples: SystemSamples::default(),
             newcomers: Vec::new(),
-            newcomers_next: None,
             is_paused: false,
             time_of_ended: ObservedTime::default(),
             young: HashMap::new(),
@@ -297,9 +293,7 @@ impl ObservedReader {
                 self.end_outside(pid, Ending::Recorder);
                 self.end_earlier_program(pid);
             }
-            ReaderCommand::ObserveOutside(process) => {
-                self.newcomers.push((process, now() + TRIED_FOR))
-            }
+            ReaderCommand::ObserveOutside(process) => self.add_newcomer(process),
             ReaderCommand::Pause(is_paused) => self.pause(is_paused),
             ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}

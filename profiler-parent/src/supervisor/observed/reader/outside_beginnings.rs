@@ -26,20 +26,75 @@ use super::super::reading::Reading;
 use super::beginnings::Unplaced;
 use super::{LOOKS, ObservedReader};
 use crate::process_table::UnprofiledProcess;
-use crate::sys::{ProcessFacts, facts_of};
+use crate::sys::{ProcessFacts, ProgramImage, facts_of};
 
 /// The time between two steps of the clock that tells when a process began.
 const STEP_NS: u64 = 1_000_000_000 / 100;
 
-/// How long the beginning is tried.
-pub(super) const TRIED_FOR: Duration = Duration::from_millis(500);
-
+/// How long the beginning is tried while an earlier program of the process may be known.
+const TRIED_FOR: Duration = Duration::from_millis(500);
 /// The maximum number of processes whose beginning is tried at once. The others follow soon.
 const MAX_AT_ONCE: usize = 32;
+/// The time until the second try. It doubles with each try: a process that has just executed its
+/// program is known as the earlier program for some milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The time between two tries. A process that has just executed its program is listed as the
-/// earlier program for some milliseconds.
-const RETRY_PAUSE: Duration = Duration::from_millis(5);
+/// A process to be observed from outside.
+#[derive(Debug)]
+pub(super) struct OutsideNewcomer {
+    process: UnprofiledProcess,
+    /// What it was when it was reported. A program that it executes later is reported again.
+    start: Option<ProcessStart>,
+    image: Option<ProgramImage>,
+    /// The time up to which it is tried although something is known of the process.
+    until: Instant,
+    next: Instant,
+    pause: Duration,
+    /// Whether there was no memory for its pool at the last try.
+    lacks_memory: bool,
+}
+
+impl OutsideNewcomer {
+    fn new(process: UnprofiledProcess) -> Self {
+        let facts = facts_of(process.pid);
+        let now = now();
+        Self {
+            start: facts.map(|facts| facts.start),
+            image: facts.and_then(|facts| facts.image),
+            process,
+            until: now + TRIED_FOR,
+            next: now,
+            pause: FIRST_PAUSE,
+            lacks_memory: false,
+        }
+    }
+
+    /// Whether these are the facts of the process, and of the program that was reported.
+    fn is_it(&self, facts: &ProcessFacts) -> bool {
+        let is_same = self
+            .image
+            .zip(facts.image)
+            .is_none_or(|(one, other)| one == other);
+        self.start == Some(facts.start) && is_same
+    }
+
+    /// The process as one that has ended before it could be observed.
+    fn unprofiled(self) -> UnprofiledProcess {
+        let mut process = self.process;
+        if self.lacks_memory {
+            process.why += ", and there was no memory for its pool";
+        }
+        process
+    }
+
+    /// The same process, to be tried again.
+    fn again(mut self) -> Self {
+        self.next = now() + self.pause;
+        self.pause = LONGEST_PAUSE.min(2 * self.pause);
+        self
+    }
+}
 
 /// Whether this process can open another descriptor at present.
 fn has_descriptors() -> bool {
@@ -47,35 +102,58 @@ fn has_descriptors() -> bool {
 }
 
 impl ObservedReader {
-    /// Observes the processes for which the application has asked. Not within a pass.
+    /// Notes a process for which the application has asked. An earlier program of the process is
+    /// not tried any more.
+    pub(super) fn add_newcomer(&mut self, process: UnprofiledProcess) {
+        self.newcomers.retain(|one| one.process.pid != process.pid);
+        self.newcomers.push(OutsideNewcomer::new(process));
+    }
+
+    /// Observes the processes for which the application has asked: all of them if a capture waits
+    /// for that. Not within a pass.
     pub(super) fn observe_newcomers(&mut self) {
-        let count = self.newcomers.len().min(MAX_AT_ONCE);
-        let first: Vec<_> = self.newcomers.drain(..count).collect();
-        for (process, until) in first {
-            self.observe_outside(process, until);
+        let most = if self.meetings.is_empty() {
+            MAX_AT_ONCE
+        } else {
+            usize::MAX
+        };
+        let now = now();
+        let mut due = Vec::new();
+        let mut rest = Vec::new();
+        for newcomer in std::mem::take(&mut self.newcomers) {
+            if newcomer.next <= now && due.len() < most {
+                due.push(newcomer);
+            } else {
+                rest.push(newcomer);
+            }
         }
-        let is_waiting = !self.newcomers.is_empty();
-        self.newcomers_next = is_waiting.then(|| now() + RETRY_PAUSE);
+        self.newcomers = rest;
+        for newcomer in due {
+            if let Some(newcomer) = self.observe_outside(newcomer) {
+                self.newcomers.push(newcomer.again());
+            }
+        }
     }
 
     /// When the next command is no longer waited for: at the next pass or the next try.
     pub(super) fn wait_deadline(&self) -> Instant {
-        let next = self.newcomers_next.unwrap_or(self.next_pass);
-        next.min(self.next_pass)
+        let next = self.newcomers.iter().map(|newcomer| newcomer.next).min();
+        next.map_or(self.next_pass, |next| next.min(self.next_pass))
     }
 
-    /// Observes a process from outside. Lists it with the reason if that is not possible.
-    fn observe_outside(&mut self, process: UnprofiledProcess, until: Instant) {
-        let Some(facts) = facts_of(process.pid) else {
+    /// Observes a process from outside. Lists it with the reason if that is not possible. Returns
+    /// it if it is to be tried again.
+    fn observe_outside(&mut self, mut newcomer: OutsideNewcomer) -> Option<OutsideNewcomer> {
+        let pid = newcomer.process.pid;
+        let Some(facts) = facts_of(pid).filter(|facts| newcomer.start == Some(facts.start)) else {
             // Its file may be among the unread ones.
             self.looks_left = LOOKS;
             self.look_for_files();
-            return self.list_unprofiled(process, None);
+            self.list_unprofiled(newcomer.unprofiled(), None);
+            return None;
         };
-        let pid = process.pid;
-        let processes = &self.context.processes;
-        if processes.records_itself(pid) {
-            return;
+        if !newcomer.is_it(&facts) || self.context.processes.records_itself(pid) {
+            return None;
         }
         self.read_outside(pid);
         self.end_earlier_program(pid);
@@ -85,13 +163,20 @@ impl ObservedReader {
             || self.has_unread_file(pid);
         if is_known {
             // That may be an earlier program of the process, whose end is not noted everywhere yet.
-            if now() < until {
-                self.newcomers.push((process, until));
-            }
-            return;
+            return (now() < newcomer.until).then_some(newcomer);
         }
-        if let Err(process) = self.begin_outside(process, facts) {
-            self.list_unprofiled(process, Some(facts));
+        match self.begin_outside(&newcomer.process, facts) {
+            Ok(()) => None,
+            Err(Unplaced::Later) => {
+                newcomer.lacks_memory = true;
+                Some(newcomer)
+            }
+            Err(Unplaced::Never(why)) => {
+                let mut process = newcomer.process;
+                process.why = format!("{}, and {why}", process.why);
+                self.list_unprofiled(process, Some(facts));
+                None
+            }
         }
     }
 
@@ -130,15 +215,15 @@ impl ObservedReader {
         programs.any(|reading| reading.program.pid == pid)
     }
 
-    /// Begins to observe a process from outside. Returns it if it gets no pool.
+    /// Begins to observe a process from outside, if it gets a pool.
     fn begin_outside(
         &mut self,
-        process: UnprofiledProcess,
+        process: &UnprofiledProcess,
         facts: ProcessFacts,
-    ) -> Result<(), UnprofiledProcess> {
+    ) -> Result<(), Unplaced> {
         let pid = process.pid;
         let Ok(Some(descriptor)) = descriptor_of(pid) else {
-            return Err(process);
+            return Err(Unplaced::Never("it has ended".to_owned()));
         };
         let arrival = Arrival {
             pid,
@@ -167,15 +252,11 @@ impl ObservedReader {
             began_cpu_ns: base_ns.max(1),
             ..ObservedHeader::default()
         };
-        let placed = self.place(&arrival, &header).map_err(|unplaced| {
-            let why = match unplaced {
-                Unplaced::Later => "there is no memory for its pool at present".to_owned(),
-                Unplaced::Never(why) => why,
-            };
-            UnprofiledProcess {
-                why: format!("{}, and {why}", process.why),
-                ..process.clone()
-            }
+        let placed = self.place(&arrival, &header);
+        let placed = placed.inspect_err(|_| {
+            // For the next try.
+            self.replaced
+                .insert(pid, Some(base_ns).filter(|base| *base > 0));
         })?;
         let interval_ns = self.context.params.interval_ns.max(SHORTEST_INTERVAL_NS);
         let converter = self.context.time.converter();
