@@ -79,10 +79,33 @@ pub(crate) struct EventKind {
     pub(crate) is_inherited: bool,
 }
 
-/// An event. The program may close any descriptor: a number that has become that of a file, a
-/// socket or a pipe is neither used nor closed.
+/// An event. The program may close any descriptor: a number that has become that of something else
+/// is neither used nor closed. All files of the system without a name have one identity, so the
+/// event's own number is compared, too.
 #[derive(Debug)]
-pub(crate) struct Event(OwnDescriptor<OwnedFd>);
+pub(crate) struct Event {
+    /// `None` if it is lost.
+    own: Option<OwnDescriptor<OwnedFd>>,
+    /// The system's number of the event; `None` if the system does not tell.
+    number: Option<u64>,
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.descriptor().is_err() {
+            std::mem::forget(self.own.take());
+        }
+    }
+}
+
+/// The number of the event of a descriptor. `None` if that is not one of an event.
+#[allow(unsafe_code)]
+fn number_of(event: &impl AsRawFd) -> Option<u64> {
+    let mut number = 0;
+    // SAFETY: the call writes a number of 64 bits. It is not a call of other kinds of descriptors.
+    let failed = unsafe { ioctls::ID(event.as_raw_fd(), &raw mut number) };
+    (failed == 0).then_some(number)
+}
 
 impl Event {
     /// An event of a thread on a processor.
@@ -133,7 +156,10 @@ impl Event {
         }
         // SAFETY: the system has just created the descriptor, and no other value owns it.
         let opened = unsafe { OwnedFd::from_raw_fd(opened) };
-        Ok(Self(OwnDescriptor::new(opened)))
+        Ok(Self {
+            number: number_of(&opened),
+            own: Some(OwnDescriptor::new(opened)),
+        })
     }
 
     /// Lets the event write into the ring of another event of the same processor.
@@ -169,8 +195,9 @@ impl Event {
     /// # Errors
     /// If the program has closed it.
     pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>, EventError> {
-        let own = self.0.get().map_err(|_| EventError::Failed(libc::EBADF))?;
-        Ok(own.as_fd())
+        let own = self.own.as_ref().and_then(|own| own.get().ok());
+        let own = own.filter(|own| number_of(*own) == self.number);
+        own.map(AsFd::as_fd).ok_or(EventError::Failed(libc::EBADF))
     }
 }
 
@@ -220,21 +247,24 @@ mod tests {
 
     #[test]
     #[allow(unsafe_code)]
-    fn a_number_that_the_program_has_given_to_a_file_is_neither_used_nor_closed() {
-        let event = match Event::of_ring(0) {
-            Ok(event) => event,
-            Err(error) => return println!("left out: {error}"),
-        };
-        let number = event.descriptor().unwrap().as_raw_fd();
+    fn a_number_that_the_program_has_given_to_something_else_is_neither_used_nor_closed() {
         let file = std::fs::File::open("/proc/self/status").unwrap();
-        // SAFETY: the number is that of the event, which this test gives up.
-        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
-        let lost = EventError::Failed(libc::EBADF);
-        assert_eq!(event.descriptor().err(), Some(lost));
-        assert_eq!(event.count_ns(), 0);
-        drop(event);
-        // SAFETY: the number is that of the file, which nothing else owns.
-        let given = unsafe { OwnedFd::from_raw_fd(number) };
-        assert!(rustix::fs::fstat(&given).is_ok());
+        let counter = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        for other in [file.as_raw_fd(), counter.as_raw_fd()] {
+            let event = match Event::of_ring(0) {
+                Ok(event) => event,
+                Err(error) => return println!("left out: {error}"),
+            };
+            let number = event.descriptor().unwrap().as_raw_fd();
+            // SAFETY: the number is that of the event, which this test gives up.
+            assert_eq!(unsafe { libc::dup2(other, number) }, number);
+            let lost = EventError::Failed(libc::EBADF);
+            assert_eq!(event.descriptor().err(), Some(lost));
+            assert_eq!(event.count_ns(), 0);
+            drop(event);
+            // SAFETY: the number is that of `other`, which nothing else owns.
+            let given = unsafe { OwnedFd::from_raw_fd(number) };
+            assert!(rustix::fs::fstat(&given).is_ok());
+        }
     }
 }

@@ -183,7 +183,9 @@ impl WaitResolver {
         self.look_ups <= MAX_LOOK_UPS
     }
 
-    /// The wait for the only descriptor that another process can answer; otherwise for events.
+    /// The wait for the only descriptor that another process can answer; otherwise for events. If
+    /// the process only waits for a pipe that its children have inherited with it, it waits for
+    /// them, as a server of jobs does.
     fn for_all(
         &mut self,
         waiter: Waiter,
@@ -191,9 +193,14 @@ impl WaitResolver {
         processes: &dyn Fn() -> Vec<u32>,
     ) -> Option<WaitTarget> {
         let mut named = Vec::new();
+        let mut has_inherited = false;
         for (descriptor, waits) in members {
             let target = self.for_descriptor(waiter, *descriptor, Some(*waits), processes)?;
             let own = [waiter.table.process];
+            if *waits == Direction::Reads && self.is_inherited(waiter, *descriptor) {
+                has_inherited = true;
+                continue;
+            }
             let is_named = match &target.holders {
                 Holders::Processes(all) => *all != own,
                 Holders::Address(_) => true,
@@ -205,9 +212,22 @@ impl WaitResolver {
         }
         Some(match &named[..] {
             [one] => one.clone(),
+            [] if has_inherited => for_child(waiter.table.process, None),
             [] => WaitTarget::new(WaitKind::Events, Holders::Unknown),
             _ => WaitTarget::new(WaitKind::Events, united(&named)),
         })
+    }
+
+    /// Whether other processes hold the end of a pipe from which a process reads. No process
+    /// answers on such a pipe in a set: it tells its readers that a process has ended, or it holds
+    /// the tokens of a server of jobs.
+    fn is_inherited(&self, waiter: Waiter, descriptor: i32) -> bool {
+        let Some(object) = waiter.table.object(descriptor) else {
+            return false;
+        };
+        let is_pipe = matches!(object, WaitObject::Pipe(_) | WaitObject::Fifo(..));
+        let readers = || self.ends.able(object, Some(Direction::Writes));
+        is_pipe && readers().iter().any(|one| *one != waiter.table.process)
     }
 
     fn for_descriptor(

@@ -197,6 +197,6 @@ impl<'a> Selected<'a> {
 }
 
 /// The key of a process in requests and answers.
-fn key_text(key: PoolId) -> String {
+pub(super) fn key_text(key: PoolId) -> String {
     format!("{:032x}", key.get())
 }

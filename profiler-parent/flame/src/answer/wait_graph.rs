@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use profiler_json::{Awaited, WaitLabel};
 use serde::Serialize;
 
+use super::selected::key_text;
 use super::{first_sample, is_read, shown_processes, trouble};
 use crate::frames::{FrameTable, FunctionKind};
 use crate::hash::FastMap;
@@ -33,6 +34,8 @@ struct WaitKey {
 /// A row of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct WaitRow {
+    /// The key of the program that waited: a process may execute several.
+    key: String,
     /// The waiting process.
     pid: u32,
     name: String,
@@ -115,6 +118,7 @@ fn row(process: &SampledProcess, label: WaitLabel, wait_ns: u64) -> Option<WaitR
         _ => Vec::new(),
     };
     Some(WaitRow {
+        key: key_text(process.identity.key),
         pid: process.identity.pid.get(),
         name: process.identity.name.clone(),
         whom: label.whom.to_string(),
@@ -178,7 +182,7 @@ mod tests {
     fn the_waits_of_all_threads_for_the_same_processes_are_one_row() {
         let graph = graph(waiting(), Window::TenSeconds);
         let row = json!({
-            "pid": 1, "name": "p", "whom": "worker [12] or b [13]", "whom_pids": [12, 13],
+            "key": format!("{:032x}", 5), "pid": 1, "name": "p", "whom": "worker [12] or b [13]", "whom_pids": [12, 13],
             "kind": "pipe", "wait_ns": 7 * S,
         });
         assert_eq!(

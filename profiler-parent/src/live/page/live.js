@@ -511,7 +511,7 @@ for (const id of ["marker-name", "marker-process", "marker-min"]) by(id).addEven
 
 const flames = flameGraph({ by, make, ask, time, whole, digits, fill, mark, keepInPlace, isPaused: () => paused });
 
-const waits = waitGraph({ by, ask, time, digits, fill, isPaused: () => paused });
+const waits = waitGraph({ by, ask, time, digits, fill, keepInPlace, isPaused: () => paused });
 
 setInterval(() => {
   if (paused || document.hidden) return;

@@ -15,25 +15,36 @@ const THICKEST = 18;
 
 /**
  * Starts the graph of waits. `tools` are functions of the page: `by`, `ask`, `time`, `digits`,
- * `fill`, `isPaused`. Returns `refresh`.
+ * `fill`, `keepInPlace`, `isPaused`. Returns `refresh`.
  */
-export function waitGraph({ by, ask, time, digits, fill, isPaused }) {
+export function waitGraph({ by, ask, time, digits, fill, keepInPlace, isPaused }) {
   let shownWindow = "10s";
   let asking = false;
+  let askAgain = false;
+  /** The largest height since the window was chosen: the page must not move meanwhile. */
+  let highest = 0;
 
   async function refresh() {
-    if (!by("waits").open || asking) return;
+    if (!by("waits").open) return;
+    if (asking) { askAgain = true; return; }
     asking = true;
     try {
       const answer = await ask("waits.json", [["window", shownWindow]]);
-      show(answer);
+      keepInPlace(() => show(answer));
       // The first answer comes before the pools are read.
       const isReading = answer.passes === 0 || !answer.is_window_read;
-      if (isReading && answer.trouble.length === 0) setTimeout(() => { if (!isPaused()) refresh(); }, 100);
+      if (isReading && answer.trouble.length === 0) setTimeout(readOn, 100);
     } catch (error) {
+      draw([]);
       by("waits-note").textContent = `No graph of waits: ${error.message}.`;
     }
     asking = false;
+    if (askAgain) { askAgain = false; refresh(); }
+  }
+
+  /** Asks again while recorded samples are being read, unless the page is paused or hidden. */
+  function readOn() {
+    if (!isPaused() && !document.hidden) refresh();
   }
 
   function show(answer) {
@@ -41,7 +52,7 @@ export function waitGraph({ by, ask, time, digits, fill, isPaused }) {
     by("waits-count").textContent = `${answer.total} in the last ${time(length)}`;
     draw(answer.rows.slice(0, DRAWN));
     fill(by("waits-table").tBodies[0], answer.rows.slice(0, LISTED).map((row) => ({
-      key: `${row.pid} ${row.whom} ${row.kind}`,
+      key: `${row.key} ${row.whom} ${row.kind}`,
       cells: [
         { className: "text name", title: row.name, text: `${row.name} (${row.pid})` },
         { className: "text name", title: row.whom, text: row.whom },
@@ -65,15 +76,15 @@ export function waitGraph({ by, ask, time, digits, fill, isPaused }) {
       return all.get(key).index;
     };
     const edges = rows.map((row) => ({
-      from: place(waiting, row.pid, `${row.name} (${row.pid})`),
+      from: place(waiting, row.key, `${row.name} (${row.pid})`),
       to: place(awaited, row.whom, row.whom),
       row,
     }));
     const most = Math.max(1, ...rows.map((row) => row.wait_ns));
-    const height = LINE * Math.max(waiting.size, awaited.size) + 8;
+    highest = Math.max(highest, LINE * Math.max(waiting.size, awaited.size) + 8);
     const middle = (index) => LINE * index + LINE / 2 + 4;
     const picture = by("waits-graph");
-    picture.setAttribute("viewBox", `0 0 ${WIDTH} ${Math.max(height, 1)}`);
+    picture.setAttribute("viewBox", `0 0 ${WIDTH} ${highest}`);
     picture.replaceChildren(
       ...edges.map(({ from, to, row }) => {
         const [y1, y2] = [middle(from), middle(to)];
@@ -106,6 +117,7 @@ export function waitGraph({ by, ask, time, digits, fill, isPaused }) {
   const buttons = [...document.querySelectorAll("[data-wwindow]")];
   buttons.forEach((button) => button.addEventListener("click", () => {
     shownWindow = button.dataset.wwindow;
+    highest = 0;
     buttons.forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
     refresh();
   }));
