@@ -47,7 +47,7 @@ pub(super) struct GeneratedRanges(Vec<(u64, u64)>);
 
 impl GeneratedRanges {
     /// These ranges.
-    #[cfg(test)]
+    #[cfg(all(test, target_arch = "x86_64"))]
     pub(super) const fn of(ranges: Vec<(u64, u64)>) -> Self {
         Self(ranges)
     }
@@ -130,7 +130,7 @@ impl GeneratedCode<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 

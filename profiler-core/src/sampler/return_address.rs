@@ -33,7 +33,8 @@ pub(super) enum Standing {
 pub(super) enum Call {
     /// Calls this address.
     To(u64),
-    /// Calls the function whose address is at this address.
+    /// Calls the function whose address is at this address. Only x86-64 has such an instruction.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Through(u64),
     /// Calls a function whose address is in a register, or in memory to which a register points.
     Unknown,
