@@ -2,15 +2,20 @@
 //! and runs it.
 //!
 //! The environment variable `FUZZ_TARGET` selects the target. With `FUZZ_TARGET=list`, the program
-//! prints the names of all targets.
+//! prints the names of all targets. An input that takes more time than its length allows is an error
+//! ([`bound`]).
 
 #![no_main]
 
+mod bound;
+mod command;
+mod growth;
 mod hostile;
 mod targets;
 
 use std::sync::OnceLock;
 
+use command::{console, plain, process_row, process_table, process_tree, profile, remarks, report};
 use libfuzzer_sys::fuzz_target;
 use targets::{CheckInput, TARGETS};
 
@@ -18,7 +23,7 @@ static SELECTED: OnceLock<CheckInput> = OnceLock::new();
 
 fuzz_target!(init: select(), |data: &[u8]| {
     if let Some(check_input) = SELECTED.get() {
-        check_input(data);
+        bound::check_within(data, check_input);
     }
 });
 

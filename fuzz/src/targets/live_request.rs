@@ -17,7 +17,7 @@ pub(crate) fn check_input(data: &[u8]) {
     PAGE.with(|page| {
         page.check(data);
         COUNT.set(COUNT.get() + 1);
-        if COUNT.get() % 64 == 0 {
+        if COUNT.get().is_multiple_of(64) {
             page.check_serves();
         }
     });

@@ -11,6 +11,7 @@ mod flame_samples;
 mod fleet_answer;
 mod generated_code;
 mod groups_and_follow;
+mod growth;
 mod json_parser;
 mod live_request;
 mod observed_file;
@@ -40,6 +41,7 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("fleet_answer", fleet_answer::check_input),
     ("generated_code", generated_code::check_input),
     ("groups_and_follow", groups_and_follow::check_input),
+    ("growth", growth::check_input),
     ("json_parser", json_parser::check_input),
     ("live_request", live_request::check_input),
     ("observed_file", observed_file::check_input),

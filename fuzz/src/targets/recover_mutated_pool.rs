@@ -125,7 +125,7 @@ fn write(file: &File, clock: SessionClock) -> Option<(u64, Vec<u8>)> {
     let spec = &spec;
     let role = &role;
     let latch = &latch;
-    let ended = Some(PoolReader::<&File>::last_seen(snapshot));
+    let ended = Some(snapshot.last_seen());
     let part = ProcessPart {
         reader,
         snapshot,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use profiler_json::WaitLabel;
-use profiler_reader::{Function, NodeId, Tables};
+use profiler_reader::{FuncId, Function, NodeId, Tables};
 
 /// The name of a place without a stack.
 const NO_STACK: &str = "(no stack)";
@@ -68,28 +68,24 @@ impl Places {
         self.labels.get(id.0 as usize)
     }
 
-    /// The place of a stack. `None` is a sample without a stack.
-    pub(crate) fn of(&mut self, tables: &Tables, node: Option<NodeId>) -> StackPlace {
-        let mut label = None;
-        let mut innermost = None;
-        let mut of_program = None;
-        for func in node.into_iter().flat_map(|node| tables.functions(node)) {
-            let Some(function) = tables.function(func) else {
-                continue;
-            };
-            if innermost.is_none()
-                && label.is_none()
-                && let Some(found) = WaitLabel::of(function.name)
-            {
-                label = Some(self.label_id(found));
-                continue;
-            }
-            innermost.get_or_insert(func);
-            if !is_of_system(&function) {
-                of_program = Some(func);
-                break;
-            }
+    /// The place of a stack. `None` is a sample without a stack. `programs` is what
+    /// [`functions_of_program`] has found in the tables.
+    pub(crate) fn of(
+        &mut self,
+        tables: &Tables,
+        programs: &[Option<FuncId>],
+        node: Option<NodeId>,
+    ) -> StackPlace {
+        let mut nodes = node.into_iter().flat_map(|node| tables.named_nodes(node));
+        let mut first = nodes.next();
+        let named = first.and_then(|(_, func)| tables.function(func));
+        let label = named.and_then(|function| WaitLabel::of(function.name));
+        if label.is_some() {
+            first = nodes.next();
         }
+        let label = label.map(|label| self.label_id(label));
+        let innermost = first.map(|(_, func)| func);
+        let of_program = first.and_then(|(node, _)| *programs.get(node.0 as usize)?);
         let mut name = |func| {
             let function = tables.function(func);
             self.name_id(function.map_or(NO_STACK, |function| function.name))
@@ -124,6 +120,24 @@ impl Places {
         self.known_labels.insert(label, id);
         id
     }
+}
+
+/// The innermost function of the program on each stack, in the order of the stacks. Determined once
+/// for all samples, because a long chain of stacks may have none.
+pub(crate) fn functions_of_program(tables: &Tables) -> Vec<Option<FuncId>> {
+    let mut found: Vec<Option<FuncId>> = Vec::with_capacity(tables.node_count());
+    for node in &tables.nodes {
+        let own = tables.frame(node.frame).map(|frame| frame.func);
+        let own = own.filter(|func| {
+            let function = tables.function(*func);
+            function.is_some_and(|function| !is_of_system(&function))
+        });
+        // A caller comes before its callees.
+        let of_caller = || *found.get(node.caller?.0 as usize)?;
+        let of_program = own.or_else(of_caller);
+        found.push(of_program);
+    }
+    found
 }
 
 /// Whether a function belongs to the C library, the loader, the kernel or the standard library of a

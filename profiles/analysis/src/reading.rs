@@ -10,11 +10,11 @@ use std::path::Path;
 
 use profiler_files::WorkListener;
 use profiler_reader::{
-    MarkerPhase, NodeId, Pauses, ProfileReader, ReadError, Survey, Thread, ThreadSink, Wanted,
-    WeightType, bounded_ns, system_pid,
+    FuncId, MarkerPhase, NodeId, Pauses, ProfileReader, ReadError, Survey, Tables, Thread,
+    ThreadSink, Wanted, WeightType, bounded_ns, system_pid,
 };
 
-use super::places::{Places, StackPlace};
+use super::places::{Places, StackPlace, functions_of_program};
 use super::timeline::{
     Interval, MarkerInterval, Piece, ProcessIndex, ThreadIndex, TimedProcess, TimedThread, Timeline,
 };
@@ -39,7 +39,7 @@ pub fn read_timeline(
     let mut collected = Collected {
         timeline: Timeline::default(),
         marker: marker.map(str::to_owned),
-        shared: Vec::new(),
+        shared: KnownPlaces::default(),
     };
     reader.threads(&mut collected)?;
     let mut timeline = collected.timeline;
@@ -52,7 +52,25 @@ struct Collected {
     timeline: Timeline,
     marker: Option<String>,
     /// The places of the stacks in tables that threads share.
-    shared: Vec<Option<StackPlace>>,
+    shared: KnownPlaces,
+}
+
+/// What is known of the stacks of tables, by their numbers.
+#[derive(Default)]
+struct KnownPlaces {
+    places: Vec<Option<StackPlace>>,
+    /// See [`functions_of_program`].
+    programs: Vec<Option<FuncId>>,
+}
+
+impl KnownPlaces {
+    /// Adds what belongs to these tables. They are the same in each call, or have new rows.
+    fn extend(&mut self, tables: &Tables) {
+        if self.places.len() != tables.node_count() {
+            self.places.resize(tables.node_count(), None);
+            self.programs = functions_of_program(tables);
+        }
+    }
 }
 
 impl ThreadSink for Collected {
@@ -60,13 +78,13 @@ impl ThreadSink for Collected {
     const WITH_MARKERS: bool = true;
 
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ReadError> {
-        let mut own = Vec::new();
+        let mut own = KnownPlaces::default();
         let known = if thread.has_own_tables {
             &mut own
         } else {
             &mut self.shared
         };
-        known.resize(thread.tables.node_count(), None);
+        known.extend(thread.tables);
         let pieces = pieces(thread, survey, &mut self.timeline.places, known);
         let process = self.process(thread);
         let index = ProcessIndex(process);
@@ -134,7 +152,7 @@ fn pieces(
     thread: &Thread<'_>,
     survey: &Survey,
     places: &mut Places,
-    known: &mut [Option<StackPlace>],
+    known: &mut KnownPlaces,
 ) -> Vec<Piece> {
     let begins = thread.raw.samples.1 == WeightType::Milliseconds;
     let pauses = Pauses::of_thread(thread, survey);
@@ -183,14 +201,18 @@ impl Pieces {
 
 fn place(
     places: &mut Places,
-    known: &mut [Option<StackPlace>],
+    known: &mut KnownPlaces,
     thread: &Thread<'_>,
     stack: Option<NodeId>,
 ) -> StackPlace {
+    let KnownPlaces {
+        places: known,
+        programs,
+    } = known;
     let room = stack.and_then(|stack| known.get_mut(stack.0 as usize));
     match room {
-        Some(known) => *known.get_or_insert_with(|| places.of(thread.tables, stack)),
-        None => places.of(thread.tables, None),
+        Some(known) => *known.get_or_insert_with(|| places.of(thread.tables, programs, stack)),
+        None => places.of(thread.tables, programs, None),
     }
 }
 

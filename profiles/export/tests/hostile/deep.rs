@@ -9,7 +9,7 @@ use std::path::Path;
 
 use profiler_export::{ExportOptions, Target, export};
 
-use super::exported::TARGETS;
+use super::exported::{TARGETS, writes_stacks};
 use super::otlp;
 use super::pprof;
 use super::room::Room;
@@ -75,14 +75,6 @@ fn written(depth: u64, target: Target, room: &Room) -> Vec<u8> {
     assert!(done.samples == depth / PART || !has_samples, "{target:?}");
     let files: Vec<Vec<u8>> = done.files.iter().map(|path| plain(path)).collect();
     files.concat()
-}
-
-/// Whether a format writes each stack as a whole, and not a tree of them.
-fn writes_stacks(target: Target) -> bool {
-    !matches!(
-        target,
-        Target::CpuProfile | Target::ChromeTrace | Target::OtlpTraces | Target::OtlpMetrics
-    )
 }
 
 /// Exports a chain, and one of twice the length, to every format.

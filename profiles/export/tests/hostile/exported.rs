@@ -29,6 +29,14 @@ pub(crate) const TARGETS: [Target; 10] = [
     Target::ClickHouse,
 ];
 
+/// Whether a format writes each stack as a whole, and not a tree of them.
+pub(crate) fn writes_stacks(target: Target) -> bool {
+    !matches!(
+        target,
+        Target::CpuProfile | Target::ChromeTrace | Target::OtlpTraces | Target::OtlpMetrics
+    )
+}
+
 /// Exports a text to every format with both kinds of time. Returns the number of samples if the
 /// text is a profile.
 pub(crate) fn check(text: &[u8], room: &Room) -> Option<u64> {
