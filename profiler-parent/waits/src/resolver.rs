@@ -162,14 +162,15 @@ impl WaitResolver {
         };
         // Another list is cheap to read, and may have the same place and the same numbers.
         let WaitSubject::Epoll(descriptor) = set else {
-            return self.for_all(waiter, &members, processes);
+            let is_select = matches!(set, WaitSubject::Select { .. });
+            return self.for_all(waiter, (&members, is_select), processes);
         };
         let key = (waiter.table.process, descriptor);
         if let Some(known) = self.sets.get(&key) {
             return Some(known.clone());
         }
         let members = waiter.table.members_of_epoll(descriptor, MAX_MEMBERS);
-        let target = self.for_all(waiter, &members, processes)?;
+        let target = self.for_all(waiter, (&members, false), processes)?;
         self.sets.insert(key, target.clone());
         Some(target)
     }
@@ -184,23 +185,27 @@ impl WaitResolver {
     }
 
     /// The wait for the only descriptor that another process can answer; otherwise for events. If
-    /// the process only waits for a pipe that its children have inherited with it, it waits for
-    /// them, as a server of jobs does.
+    /// the process only waits for a pipe that its children have inherited with it, or in `select`
+    /// for a pipe of its own, it waits for them: that is how a server of jobs waits until a signal
+    /// tells it that a job has ended.
     fn for_all(
         &mut self,
         waiter: Waiter,
-        members: &[Member],
+        (members, is_select): (&[Member], bool),
         processes: &dyn Fn() -> Vec<u32>,
     ) -> Option<WaitTarget> {
         let mut named = Vec::new();
-        let mut has_inherited = false;
+        let mut awaits_jobs = false;
         for (descriptor, waits) in members {
             let target = self.for_descriptor(waiter, *descriptor, Some(*waits), processes)?;
             let own = [waiter.table.process];
             if *waits == Direction::Reads && self.is_inherited(waiter, *descriptor) {
-                has_inherited = true;
+                awaits_jobs = true;
                 continue;
             }
+            let is_own_pipe = target.kind == WaitKind::Pipe
+                && matches!(&target.holders, Holders::Processes(all) if *all == own);
+            awaits_jobs |= is_select && is_own_pipe;
             let is_named = match &target.holders {
                 Holders::Processes(all) => *all != own,
                 Holders::Address(_) => true,
@@ -212,7 +217,7 @@ impl WaitResolver {
         }
         Some(match &named[..] {
             [one] => one.clone(),
-            [] if has_inherited => for_child(waiter.table.process, None),
+            [] if awaits_jobs => for_child(waiter.table.process, None),
             [] => WaitTarget::new(WaitKind::Events, Holders::Unknown),
             _ => WaitTarget::new(WaitKind::Events, united(&named)),
         })

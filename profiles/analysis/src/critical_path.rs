@@ -200,7 +200,8 @@ impl Walk<'_> {
         };
         let children = self.timeline.indexed().filter(|(_, child)| is_child(child));
         let distance = |(index, child): (ProcessIndex, &TimedProcess)| {
-            Some((child.life()?.end_ns.abs_diff(self.at_ns), index))
+            let life = child.life().filter(|life| life.start_ns < self.at_ns)?;
+            Some((life.end_ns.abs_diff(self.at_ns), index))
         };
         let nearest = children.filter_map(distance).min()?;
         (nearest.0 <= MAX_SHORT_NS.unsigned_abs()).then_some(nearest.1)

@@ -132,6 +132,33 @@ fn a_pipe_that_others_read_too_ends_no_wait_for_a_set() {
     child.wait().unwrap();
 }
 
+#[test]
+fn a_process_that_selects_a_pipe_of_its_own_waits_for_its_children() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let own = std::process::id();
+    let number = usize::try_from(reader.as_raw_fd()).unwrap();
+    let mut set = |_: u64, room: &mut [u8]| {
+        room.fill(0);
+        room[number / 8] = 1 << (number % 8);
+        true
+    };
+    let count = u64::try_from(number + 1).unwrap();
+    let wait = call(libc::SYS_pselect6, [count, 64, 0]);
+    let mut for_child = |_| {
+        let mut resolver = WaitResolver::without_pauses();
+        let target = resolver.resolve((own, own), &wait, &|| vec![own], &mut set);
+        let target = target.unwrap();
+        let is_child = |all: &Vec<u32>| all.contains(&child.id());
+        target.kind == WaitKind::Process
+            && matches!(&target.holders, Holders::Processes(all) if is_child(all))
+    };
+    // A process that another test forks has all descriptors until it executes a program.
+    assert!((0..100).any(&mut for_child));
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
 /// The operations on a word that only one process uses, and on one that several share.
 const PRIVATE: u64 = 128;
 const SHARED: u64 = 0;
