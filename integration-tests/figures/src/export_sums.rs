@@ -1,5 +1,5 @@
-//! Group `export_sums`: the figures `export.sum_ratio.*`. The time of all functions in an exported file, as a part of that
-//! in `profiler info`, of a recording on a busy machine.
+//! Group `export_sums`: the figures `export.sum_ratio.*`. Each is the time of all functions in an
+//! exported file, divided by that in `profiler info`, for a recording on a busy machine.
 //!
 //! The recorded program is a shell with more busy and waiting processes than the machine has
 //! processors. Each file is read by the rules of its format: the lines of folded stacks, the deltas

@@ -130,7 +130,7 @@ pub(super) struct ThreadTable {
     rows: HashMap<u32, (u32, ThreadId)>,
     /// The own numbers of listed threads, in a process in another PID namespace.
     own_numbers: HashMap<ThreadId, ThreadId>,
-    /// Whether the own numbers are others. `None` if that is not known yet.
+    /// Whether the numbers in the pool differ from the listed ones. `None` if this is unknown.
     has_own_numbers: Option<bool>,
     listed: Vec<ThreadId>,
 }

@@ -3,9 +3,9 @@
 //!
 //! Called on a worker of the server, under the lock of the samples. [`selected`] sums up the
 //! samples, [`listed`] lists processes and threads, [`functions`] lists functions, [`table`] sorts
-//! them, [`missing`] counts what the answer lacks, and [`wait_graph`] answers who waits for whom. Invariants: the size of an answer is
-//! bounded, and what is left out is counted; the same samples give the same answer; if the reader
-//! has stopped, the answer says so and has no numbers.
+//! them, and [`missing`] counts what the answer lacks. [`wait_graph`] answers who waits for whom.
+//! Invariants: the size of an answer is bounded, and what is left out is counted; the same samples
+//! give the same answer; if the reader has stopped, the answer says so and has no numbers.
 
 mod functions;
 mod listed;

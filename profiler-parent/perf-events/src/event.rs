@@ -79,12 +79,12 @@ pub(crate) struct EventKind {
     pub(crate) is_inherited: bool,
 }
 
-/// An event. The program may close any descriptor: a number that has become that of something else
-/// is neither used nor closed. All files of the system without a name have one identity, so the
-/// event's own number is compared, too.
+/// An event. The program may close any descriptor, and its number may then belong to another file.
+/// Such a descriptor is neither used nor closed. Files without a name (`anon_inode`) share one
+/// inode, so the event's own number is compared, too.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// `None` if it is lost.
+    /// `None` only while the event is dropped.
     own: Option<OwnDescriptor<OwnedFd>>,
     /// The system's number of the event; `None` if the system does not tell.
     number: Option<u64>,
@@ -98,11 +98,11 @@ impl Drop for Event {
     }
 }
 
-/// The number of the event of a descriptor. `None` if that is not one of an event.
+/// The system's number of the event of a descriptor. `None` if the descriptor is of something else.
 #[allow(unsafe_code)]
 fn number_of(event: &impl AsRawFd) -> Option<u64> {
     let mut number = 0;
-    // SAFETY: the call writes a number of 64 bits. It is not a call of other kinds of descriptors.
+    // SAFETY: the call writes a number of 64 bits. Only descriptors of events have this call.
     let failed = unsafe { ioctls::ID(event.as_raw_fd(), &raw mut number) };
     (failed == 0).then_some(number)
 }

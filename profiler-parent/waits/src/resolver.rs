@@ -185,9 +185,9 @@ impl WaitResolver {
     }
 
     /// The wait for the only descriptor that another process can answer; otherwise for events. If
-    /// the process only waits for a pipe that its children have inherited with it, or in `select`
-    /// for a pipe of its own, it waits for them: that is how a server of jobs waits until a signal
-    /// tells it that a job has ended.
+    /// there is no such descriptor, but a pipe from which other processes read, too, or a pipe of
+    /// its own in a `select`, the process waits for its children, as a job server (`make -j`) does:
+    /// a signal ends the call when a job has ended.
     fn for_all(
         &mut self,
         waiter: Waiter,
@@ -223,9 +223,9 @@ impl WaitResolver {
         })
     }
 
-    /// Whether other processes hold the end of a pipe from which a process reads. No process
+    /// Whether other processes, too, hold the end of a pipe from which a process reads. No process
     /// answers on such a pipe in a set: it tells its readers that a process has ended, or it holds
-    /// the tokens of a server of jobs.
+    /// the tokens of a job server.
     fn is_inherited(&self, waiter: Waiter, descriptor: i32) -> bool {
         let Some(object) = waiter.table.object(descriptor) else {
             return false;

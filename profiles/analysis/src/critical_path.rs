@@ -172,7 +172,7 @@ impl Walk<'_> {
                 start_ns: piece.time.end_ns,
                 end_ns: self.at_ns,
             };
-            // After a long gap, the thread was ready to run: a wait has samples.
+            // In a long gap, the thread was ready to run: a thread that waits has samples.
             let is_long = gap.length_ns() > piece.time.length_ns();
             let state = match (piece.is_running(), is_long) {
                 (true, false) => PathState::Runs,

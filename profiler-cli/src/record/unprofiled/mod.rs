@@ -6,16 +6,17 @@
 //! about such a process, so a thread looks for it in `/proc`.
 //!
 //! ```text
-//! look at new processes   those whose numbers are new ([`new_numbers`]), and those that are young:
-//!                         they may execute a program. Every 10 to 20 ms
+//! look at new processes   the processes with new numbers ([`new_numbers`]), and the young ones,
+//!                         which may execute another program. Every 10 to 20 ms
 //! look at all             the tree of processes below this one, and what became of those that were
 //!                         seen before. Costs some microseconds per thread of the tree
 //! ```
 //!
 //! The pauses grow with the processor time that looks cost, so looks at new processes use at most a
-//! fiftieth of a processor, and looks at all use a hundredth as long as one takes less than 100 ms.
-//! A process that no look has seen is missing, and so is one that has ended before its reason was
-//! certain. The program itself never is: its file is examined, whether it still runs or not.
+//! fiftieth of a processor, and looks at all processes use a hundredth if each takes less than
+//! 100 ms. A process that no look has seen is missing, and so is one that has ended before its
+//! reason was certain. The recorded program is never missing: its file is examined even if the
+//! program has ended.
 
 mod elf;
 mod new_numbers;
@@ -383,8 +384,9 @@ impl Watcher<'_> {
     }
 }
 
-/// Whether a process that is seen first may be about to execute another program: it executes that of
-/// its parent process, or of another known process, which may have been its parent.
+/// Whether a process that is seen for the first time may be about to execute another program. It
+/// may if it executes the program of its parent process, or of another known process, which may
+/// have been its parent.
 fn is_fork(pid: u32, stat: &Stat, known: &BTreeMap<u32, KnownProcess>) -> bool {
     let mut others = known.iter().filter(|(other, _)| **other != pid);
     stat.is_fork() || stat.shows_image() && others.any(|(_, one)| one.image == stat.image)

@@ -1,20 +1,21 @@
-//! The process numbers that the system has given out since they were last asked for.
+//! The process numbers that the system has assigned since the last call.
 //!
 //! Used by the thread that looks for processes that do not record. The system gives numbers in
 //! ascending order, to processes and threads, and begins again after the largest one. The last
-//! number is in `/proc/loadavg`, so finding the new processes costs as much as there are new
-//! numbers, however many processes run. Invariant: at most [`MAX_NEW`] numbers are returned.
+//! number is in `/proc/loadavg`, so the cost of finding new processes grows with the numbers that
+//! are new, and not with the processes that run. Invariant: at most [`MAX_NEW`] numbers are
+//! returned.
 
 use std::fs;
 use std::ops::RangeInclusive;
 
-/// The maximum number of numbers that are returned. Looking at all processes costs less than
-/// looking at more.
+/// The maximum count of numbers that are returned. If more are new, looking at all processes costs
+/// less.
 const MAX_NEW: u32 = 1024;
 /// The first number that the system gives again after the largest one.
 const FIRST_AGAIN: u32 = 300;
 
-/// The numbers since the last question.
+/// The numbers that the system has assigned since the last call of [`Self::take`].
 #[derive(Debug)]
 pub(super) struct NewNumbers {
     last: u32,
@@ -42,8 +43,8 @@ impl NewNumbers {
     }
 }
 
-/// The numbers after `last` up to `now`: before and after the largest one. The second range is
-/// empty if the system has not begun again.
+/// The numbers after `last` up to `now`, in two ranges: the second one has the numbers after the
+/// system has begun again, and is empty if it has not.
 fn given(last: u32, now: u32, largest: u32) -> [RangeInclusive<u32>; 2] {
     let next = last.saturating_add(1);
     #[allow(clippy::reversed_empty_ranges)] // it is meant to be empty

@@ -108,7 +108,7 @@ impl Stat {
         {
             return None;
         }
-        // A thread that is not the first one of its process has no signal for its end.
+        // The exit signal of a thread that is not the first one of its process is -1.
         if fields.get(38 - 3) == Some(&"-1") {
             return None;
         }

@@ -13,7 +13,7 @@ pub(super) enum Reason {
     Foreign,
     /// It is set-user-ID or similar.
     OtherRights,
-    /// It belongs to another user, and has executed a program since: it cannot use the session's
+    /// It belongs to another user and executes a program of its own: it cannot use the session's
     /// directory.
     OtherUser,
     /// It does not know the address of the session.

@@ -1,11 +1,12 @@
 //! What was seen of the processes below the program, and which of them are reported as not
 //! profiled.
 //!
-//! A pure state machine: facts in, reports out. A program that certainly makes no file is reported
-//! at once; the session knows whether it records all the same. Any other program, and a forked
-//! process, is reported if the session does not list it for some time, and never if the session has
-//! listed it once: the session may forget it later. Invariant: what it keeps is bounded, and about
-//! processes that ran in the last look at them.
+//! A pure state machine that turns facts into reports. A program that certainly makes no file is
+//! reported at once; the session ignores reports of processes that are recorded. Any other program,
+//! and a forked process, is reported if the session does not list it after some time. If the
+//! session lists it then, it is never reported, even if the session forgets it later.
+//! Invariants: the kept data is bounded, and describes only processes that ran at the last look at
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -76,8 +77,8 @@ pub(super) struct Sightings {
 
 impl Sightings {
     /// Notes that a program was seen. `examine` is called when it is seen first, and once more when
-    /// it has been seen for long; `is_listed` says whether the session lists it, and is called once,
-    /// when it has been seen for long. Returns what is to be reported at once.
+    /// it has been seen for long. `is_listed` says whether the session lists it, and is called
+    /// once, at that time. Returns what is to be reported at once.
     pub(super) fn see(
         &mut self,
         program: &Program,

@@ -2,9 +2,9 @@
 //! how long.
 //!
 //! Called on a worker of the server, under the lock of the samples. The innermost frame of a thread
-//! that waits for another process or thread is a label ([`WaitLabel`]), so the times of the stacks
-//! have everything. Invariants: the size of an answer is bounded; waits that another process cannot
-//! end are in no row; if the reader has stopped, the answer says so and has no rows.
+//! that waits for another process or thread is a label ([`WaitLabel`]), so the graph needs only the
+//! times of the stacks. Invariants: the size of an answer is bounded; waits that another process
+//! cannot end are in no row; if the reader has stopped, the answer says so and has no rows.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,5 @@
 // The script of the live page: requests live.json once a second and shows it. `want` holds the
-// parameters of the request. flame.js shows the flame graph, and waits.js shows
-// who waits for whom.
+// parameters of the request. flame.js shows the flame graph, and waits.js shows who waits for whom.
 //
 // Names come from the observed programs, so they are never inserted as HTML.
 

@@ -62,7 +62,7 @@ export function waitGraph({ by, ask, time, digits, fill, keepInPlace, isPaused }
       ],
     })));
     const notes = [...answer.trouble];
-    if (answer.total === 0) notes.push("No thread waited for another process or thread. Only observed programs say for whom they wait.");
+    if (answer.total === 0) notes.push("No thread waited for another process or thread. This is known only for observed programs.");
     if (answer.total > LISTED) notes.push(`${answer.total - LISTED} more are not shown.`);
     by("waits-note").textContent = notes.join(" ");
   }

@@ -120,7 +120,7 @@ fn a_pipe_that_others_read_too_ends_no_wait_for_a_set() {
             .resolve(here, &set, &processes, &mut memory)
             .unwrap()
     };
-    // As a server of jobs, whose jobs have inherited the pipe.
+    // As a job server, whose jobs have inherited the pipe.
     let of_jobs = wait_in(own, reader.as_raw_fd());
     let Holders::Processes(children) = &of_jobs.holders else {
         panic!("{of_jobs:?}");

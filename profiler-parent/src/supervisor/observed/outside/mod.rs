@@ -101,7 +101,7 @@ impl OutsideProcess {
     /// Why its threads have no stacks while they run, if they have none.
     pub(super) fn refusal(&self) -> Option<String> {
         match &self.events {
-            // It has no further time either.
+            // The process has ended, so it has no further time without stacks.
             Err(EventError::Ended) => None,
             Err(error) => Some(format!(
                 "its threads have no stacks while they run: {error}"

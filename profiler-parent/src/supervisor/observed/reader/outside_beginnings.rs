@@ -44,10 +44,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct OutsideNewcomer {
     process: UnprofiledProcess,
-    /// What it was when it was reported. A program that it executes later is reported again.
+    /// With `image`, the program that was reported. A program that the process executes later is
+    /// reported again.
     start: Option<ProcessStart>,
     image: Option<ProgramImage>,
-    /// The time up to which it is tried although something is known of the process.
+    /// The time up to which it is tried while the session knows a program of the process.
     until: Instant,
     next: Instant,
     pause: Duration,
@@ -135,7 +136,7 @@ impl ObservedReader {
         }
     }
 
-    /// When the next command is no longer waited for: at the next pass or the next try.
+    /// The time up to which the reader waits for a command: the next pass or the next try.
     pub(super) fn wait_deadline(&self) -> Instant {
         let next = self.newcomers.iter().map(|newcomer| newcomer.next).min();
         next.map_or(self.next_pass, |next| next.min(self.next_pass))
