@@ -285,6 +285,9 @@ impl Watcher<'_> {
 
     /// Sees a process. Returns whether nothing more is to be found out about its program.
     fn see(&mut self, pid: u32, stat: Stat, time: Duration) -> bool {
+        if proc::is_witness(pid) {
+            return true;
+        }
         let path = proc::program_of(pid);
         let program = Program {
             pid,
@@ -310,7 +313,7 @@ impl Watcher<'_> {
         if self.program.as_ref().is_some_and(|own| own.pid == pid) {
             self.program = None;
         }
-        if let Some(finding) = finding.filter(|_| !proc::is_witness(pid)) {
+        if let Some(finding) = finding {
             self.list(finding);
         }
         is_settled

@@ -71,13 +71,15 @@ impl OutsideNewcomer {
         }
     }
 
-    /// Whether these are the facts of the process, and of the program that was reported.
-    fn is_it(&self, facts: &ProcessFacts) -> bool {
-        let is_same = self
-            .image
-            .zip(facts.image)
-            .is_none_or(|(one, other)| one == other);
-        self.start == Some(facts.start) && is_same
+    /// Whether these are the facts of another process, which has got the number of this one.
+    fn is_reused(&self, facts: &ProcessFacts) -> bool {
+        self.start.is_some_and(|start| start != facts.start)
+    }
+
+    /// Whether the process executes another program than the one that was reported.
+    fn has_executed(&self, facts: &ProcessFacts) -> bool {
+        let images = self.image.zip(facts.image);
+        images.is_some_and(|(reported, present)| reported != present)
     }
 
     /// The process as one that has ended before it could be observed.
@@ -146,14 +148,19 @@ impl ObservedReader {
     /// it if it is to be tried again.
     fn observe_outside(&mut self, mut newcomer: OutsideNewcomer) -> Option<OutsideNewcomer> {
         let pid = newcomer.process.pid;
-        let Some(facts) = facts_of(pid).filter(|facts| newcomer.start == Some(facts.start)) else {
+        let facts = facts_of(pid).filter(|facts| !newcomer.is_reused(facts));
+        let Some(facts) = facts else {
+            if !has_descriptors() {
+                return Some(newcomer);
+            }
             // Its file may be among the unread ones.
             self.looks_left = LOOKS;
             self.look_for_files();
             self.list_unprofiled(newcomer.unprofiled(), None);
             return None;
         };
-        if !newcomer.is_it(&facts) || self.context.processes.records_itself(pid) {
+        let records_itself = self.context.processes.records_itself(pid);
+        if newcomer.has_executed(&facts) || records_itself {
             return None;
         }
         self.read_outside(pid);
