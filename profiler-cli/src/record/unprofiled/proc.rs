@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn an_image_that_the_system_hides_is_no_image() {
         let line = |code: u64, stack: u64| {
-            let text = format!("7 (a) S 5 {}9 0 0 {code} 0 {stack} 0\n", "0 ".repeat(17));
+            let text = format!("7 (a) S 5 {}9 0 0 0 {code} 0 {stack} 0\n", "0 ".repeat(17));
             Stat::parse(text.as_bytes()).unwrap()
         };
         assert!(!line(1, 0).shows_image() && !line(0, 0).shows_image());
