@@ -3,8 +3,8 @@
 //!
 //! `main.rs` checks every input of every target with [`check_within`]. The processor time of the
 //! process is counted, with all of its threads, because an export writes its output on a thread of
-//! its own. The time that passes is not counted, so that other work on the machine does not break
-//! the bound. A target that makes a longer input from that of the fuzzer adds its length with
+//! its own. Wall-clock time is not counted, so that other work on the machine does not break the
+//! bound. A target that makes a longer input from that of the fuzzer adds its length with
 //! [`add_input`].
 
 use std::cell::Cell;
@@ -15,7 +15,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// The time that every input may take, also the shortest one. Under the address sanitizer, the
 /// slowest inputs of the regression corpus take less than a thirtieth of it.
 const FLOOR: Duration = Duration::from_secs(10);
-/// The further time for each byte. Under the sanitizer, work on a profile takes about a tenth of it.
+/// The additional time for each byte. Under the sanitizer, work on a profile takes about a tenth of
+/// it.
 const PER_BYTE: Duration = Duration::from_micros(20);
 
 thread_local! {

@@ -26,7 +26,7 @@ pub(crate) mod pprof;
 pub(crate) mod recorded;
 #[path = "../../profiles/export/tests/hostile/room.rs"]
 pub(crate) mod room;
-#[path = "../../profiler-parent/tests/hostile/sampled.rs"]
+#[path = "../../profiler-parent/flame/tests/hostile/sampled.rs"]
 pub(crate) mod sampled;
 #[path = "../../profiler-parent/tests/hostile/told.rs"]
 pub(crate) mod told;

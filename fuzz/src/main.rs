@@ -2,8 +2,8 @@
 //! and runs it.
 //!
 //! The environment variable `FUZZ_TARGET` selects the target. With `FUZZ_TARGET=list`, the program
-//! prints the names of all targets. An input that takes more time than its length allows is an error
-//! ([`bound`]).
+//! prints the names of all targets. An input that takes more time than its length allows is an
+//! error ([`bound`]).
 
 #![no_main]
 

@@ -130,7 +130,9 @@ fn goes_on_without_files(prevent: &str, allow: Option<&str>) -> anyhow::Result<(
 
 own_process_tests! {
     programs_run_in_a_session_whose_file_system_is_full: goes_on_without_files(
-        "while printf %4096s x >>$directory/../full; do :; done 2>/dev/null",
+        // The session removes the files of programs that have ended some time later.
+        "for i in 1 2 3 4 5 6 7 8; do while printf %4096s x >>$directory/../full; do :; done 2>/dev/null; \
+         sleep 0.1; done",
         Some("rm $directory/../full"),
     );
     programs_run_in_a_session_whose_directory_is_read_only: goes_on_without_files(

@@ -259,6 +259,46 @@ fn all_threads_of_a_program_without_a_file_are_recorded() -> anyhow::Result<()> 
 }
 
 #[test]
+fn all_threads_of_a_program_in_another_pid_namespace_are_recorded() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let work = place.compile("work", THREADS, &["-static", "-pthread"])?;
+    let unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork"];
+    let mut permitted = Command::new(unshare[0]);
+    if !permitted
+        .args(&unshare[1..])
+        .arg("true")
+        .status()?
+        .success()
+    {
+        eprintln!("left out: no namespaces here");
+        return Ok(());
+    }
+    let words: Vec<&str> = unshare.into_iter().chain([text(&work)]).collect();
+    let recorded = does_the_same(&place, &words)?;
+    has_stacks(&recorded, "work", 2500)
+}
+
+#[test]
+fn all_programs_without_a_file_that_begin_at_once_are_recorded() -> anyhow::Result<()> {
+    own_process!();
+    const COUNT: usize = 200;
+    let place = Workplace::new()?;
+    let waits = "#include <unistd.h>\nint main(void) { return sleep(4); }\n";
+    let waits = place.compile("waits", waits, &["-static"])?;
+    let script = format!(
+        "for i in $(seq {COUNT}); do '{}' & done; wait",
+        text(&waits)
+    );
+    let recorded = place.record(&["sh", "-c", &script])?;
+    let verdicts = recorded.verdicts("waits")?;
+    let complete = verdicts.iter().filter(|verdict| *verdict == "complete");
+    assert_eq!(complete.count(), COUNT, "{verdicts:?}");
+    assert_eq!(verdicts.len(), COUNT, "{verdicts:?}");
+    Ok(())
+}
+
+#[test]
 fn a_program_sees_nothing_of_an_observer_outside() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;

@@ -21,12 +21,6 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Runs for less than the time between two looks.
-const NAPS: &str = r"
-#include <unistd.h>
-int main(void) { return usleep(15000); }
-";
-
 /// Takes another user, then runs its argument as a shell command and returns the exit code.
 const DROPS: &str = r#"
 #include <stdlib.h>
@@ -170,12 +164,12 @@ fn a_process_that_is_not_recorded_is_a_marker_in_the_process_that_has_started_it
 -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
-    let runs = place.compile("runs", NAPS, &["-static"])?;
+    let runs = place.compile("runs", "int main(void) { return 0; }", &["-static"])?;
     let profile = place.path().join("out.json");
     for format in ["processed", "gecko"] {
         // The first shell is the root of the profile; the second one starts the program.
-        // Looks see some of these programs, each of which ends before the next look.
-        let many = format!("for i in $(seq 60); do {}; done", text(&runs));
+        // Looks see some of these programs, most of which end before they are observed.
+        let many = format!("for i in $(seq 1000); do {}; done", text(&runs));
         let script = format!("sh -c '{many}; exit 3'; exit 4");
         let status = std::process::Command::new(integration_tests::tools::profiler()?)
             .args(["record", "-o", "out.json", "--format", format])

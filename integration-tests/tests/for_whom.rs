@@ -11,6 +11,8 @@ use integration_tests::known_holders::{KnownHolders, KnownRun};
 use integration_tests::{own_process, tools};
 use serde_json::Value;
 
+use crate::live_support::Page;
+
 #[test]
 fn each_wait_has_the_process_or_thread_that_can_end_it() -> anyhow::Result<()> {
     own_process!();
@@ -124,18 +126,22 @@ int main(void) {
 "#;
 
 #[test]
-fn a_deadlock_is_reported_while_the_program_runs_and_in_the_profile() -> anyhow::Result<()> {
+fn a_deadlock_is_reported_on_standard_error_on_the_live_page_and_in_the_profile()
+-> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let program = place.compile("deadlock", DEADLOCK, &[])?;
     let mut command = Command::new(tools::profiler()?);
     command
-        .args(["record", "-o", "out.json", "--"])
+        .args(["record", "-o", "out.json", "--live", "127.0.0.1:0", "--"])
         .arg(program);
     command.current_dir(place.path()).stdin(Stdio::null());
     command.env("XDG_CACHE_HOME", tools::cache()?);
     let mut running = command.stderr(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(running.stderr.take().context("a pipe")?).lines();
+    let url =
+        lines.find_map(|line| Some(line.ok()?.strip_prefix("profiler: live at ")?.to_owned()));
+    let page = Page::parse(url.context("no address")?.trim())?;
     let report = lines.find(|line| {
         let is_report = |line: &String| line.contains("deadlock:");
         line.as_ref().is_ok_and(is_report)
@@ -145,6 +151,10 @@ fn a_deadlock_is_reported_while_the_program_runs_and_in_the_profile() -> anyhow:
         report.contains("(pipe)") && report.contains("(file lock)"),
         "{report}"
     );
+    page.until("session.json", |session| {
+        let shown = session["deadlocks"][0].as_str();
+        shown.is_some_and(|shown| report.ends_with(shown))
+    })?;
     // The session ends the program, and writes the profile.
     let pid = rustix::process::Pid::from_child(&running);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;

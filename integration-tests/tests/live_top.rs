@@ -22,20 +22,15 @@ struct Recording {
 
 impl Recording {
     fn start() -> anyhow::Result<Self> {
+        Self::of(&["--name", "helper", "--", CHILD, "init"])
+    }
+
+    /// Records with these further arguments.
+    fn of(words: &[&str]) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let mut command = Command::new(tools::profiler()?);
-        command.args([
-            "record",
-            "-o",
-            "out.json.gz",
-            "--live",
-            "127.0.0.1:0",
-            "--name",
-            "helper",
-            "--",
-            CHILD,
-            "init",
-        ]);
+        command.args(["record", "-o", "out.json.gz", "--live", "127.0.0.1:0"]);
+        command.args(words);
         command.current_dir(directory.path()).process_group(0);
         command.env("XDG_CACHE_HOME", tools::cache()?);
         let pipes = command
@@ -176,5 +171,32 @@ fn l1_profiler_top_shows_the_live_page_of_profiler_record() -> anyhow::Result<()
         Some(2),
         "the page is still served"
     );
+    Ok(())
+}
+
+#[test]
+fn profiler_top_shows_which_process_waits_for_which_process() -> anyhow::Result<()> {
+    own_process!();
+    let recording = Recording::of(&["--", "sh", "-c", "sleep 1000 | cat"])?;
+    let page = Page::parse(&recording.url)?;
+    page.until("waits.json?window=start", |answer| {
+        let rows = answer["rows"].as_array().into_iter().flatten();
+        let mut of_cat = rows.filter(|row| row["name"] == "cat");
+        of_cat.any(|row| {
+            row["whom"]
+                .as_str()
+                .is_some_and(|whom| whom.starts_with("sleep ["))
+        })
+    })?;
+    let url = recording.url.as_str();
+    let said = tools::run(&["top", "--once", "--waits", "--find", "cat", url])?;
+    assert_eq!((said.code, said.error.as_str()), (Some(0), ""));
+    let is_row = |line: &str| {
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        line.contains(") pipe sleep [") && line.contains(" cat (")
+    };
+    assert!(said.out.lines().any(is_row), "{}", said.out);
+    let refused = tools::run(&["top", "--once", "--waits", "--sort", "wall", url])?;
+    assert_eq!(refused.code, Some(2));
     Ok(())
 }

@@ -72,6 +72,7 @@ impl Sleeper {
             start: Some(start),
             base_ns: 0,
             began: Timestamp::now(),
+            is_outside: false,
         };
         Self {
             child,

@@ -10,13 +10,6 @@ pub mod controller {
     pub use crate::controller::*;
 }
 
-#[cfg(feature = "live")]
-pub mod flame {
-    //! See `live::flame` in the sources: the live flame graph.
-
-    pub use crate::live::flame::ForeignSamples;
-}
-
 pub mod gather {
     //! See `gather` in the sources: the capture in the Gecko format.
 

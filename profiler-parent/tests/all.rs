@@ -8,6 +8,5 @@ mod auto_traits;
 mod controller;
 mod foreign_pools;
 mod foreign_requests;
-mod foreign_samples;
 mod index_tree;
 mod processed;

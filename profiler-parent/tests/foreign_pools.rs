@@ -8,7 +8,7 @@
 #[path = "../../profiler-core/tests/hostile/changing.rs"]
 mod changing;
 #[path = "../../profiles/gecko/tests/hostile/recorded.rs"]
-pub(crate) mod recorded;
+mod recorded;
 #[path = "hostile/told.rs"]
 mod told;
 
@@ -16,6 +16,7 @@ use std::path::Path;
 
 use profiler_parent::observe::MarkerDecoder;
 use recorded::{Recorded, recorded};
+use test_support::changes::random_changes;
 use test_support::own_process;
 
 /// Number of random inputs.
@@ -43,25 +44,6 @@ fn all_entries_of_a_pool_that_does_not_change_are_delivered() {
     assert!(few < entries, "a budget bounds an advance");
 }
 
-/// Pseudorandom changes of a pool, of 12 bytes each: the same in every run, and different for every
-/// number. Their words are small or large, because some of the high bytes are zero.
-pub(crate) fn changes(number: u64, count: u64) -> Vec<u8> {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    let mut change = || {
-        let mut bytes: [u8; 12] = std::array::from_fn(|_| next());
-        let kept = 4 + usize::from(next() % 9);
-        bytes[kept..].fill(0);
-        bytes
-    };
-    (0..count).flat_map(|_| change()).collect()
-}
-
 #[test]
 fn t10_pools_that_change_while_they_are_read_do_no_harm() {
     own_process!();
@@ -69,7 +51,7 @@ fn t10_pools_that_change_while_they_are_read_do_no_harm() {
     let mut all = 0;
     for number in 0..TRIES {
         let mut input = vec![(number % 7) as u8];
-        input.extend(changes(number, 1 + number % 30));
+        input.extend(random_changes(number, 1 + number % 30));
         all += read(&pool, &input).0;
     }
     assert!(all > 100 * TRIES, "{all} entries");

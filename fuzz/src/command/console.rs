@@ -1,4 +1,4 @@
-//! The console of the command, which shows nothing here: the lines are made, and dropped.
+//! The console of the command, which drops all lines.
 
 /// Drops a line.
 pub(crate) const fn say(_: &str) {}

@@ -1,7 +1,8 @@
-//! What the command `profiler` does with a profile, for the target `growth`: the modules of the
-//! command, which is a program and not a library.
+//! The modules of the command `profiler` that work on profiles, for the target `growth`. They are
+//! included by path, because the command is not a library.
 //!
-//! The modules name each other as in the command, below `crate`, so `main.rs` imports them.
+//! The modules refer to each other by paths below `crate`, as in the command, so `main.rs` imports
+//! them.
 
 #![allow(dead_code)] // the options and tables that no target uses
 

@@ -1,9 +1,9 @@
 //! Profiles of two sizes that are made from the same input, for the target `growth`.
 //!
-//! A [`Shape`] has the numbers of everything that a profile lists: stacks, samples, markers, threads
-//! and processes. The input chooses these numbers, how stacks, names and markers look, and which of
-//! the numbers grow. Invariant: the text of a profile grows in proportion to these numbers, because
-//! samples and markers are numbers of the whole profile and not of a thread.
+//! A [`Shape`] has the numbers of everything that a profile lists: stacks, samples, markers,
+//! threads and processes. The input chooses these numbers, how stacks, names and markers look, and
+//! which of the numbers grow. Invariant: the text of a profile grows in proportion to these
+//! numbers, because samples and markers are counted for the whole profile and not for each thread.
 
 mod call_nodes;
 mod rows;
@@ -141,9 +141,9 @@ impl Shape {
         self.growing & 31 == 0 || self.growing & (1 << number) != 0
     }
 
-    /// The shape for a format that writes each stack as a whole, up to a number of functions. The
-    /// time for a stack grows with its depth below that number, so stacks that become deeper have more
-    /// functions from the start. In all cases, deep stacks have few samples.
+    /// The shape for a format that writes each stack as a whole, up to a maximum number of
+    /// functions. Below this maximum, the time for a stack grows with its depth, so stacks that
+    /// become deeper exceed it from the start. In all cases, deep stacks have few samples.
     pub(crate) fn of_whole_stacks(self) -> Self {
         let deep = match self.stacks_are {
             Stacks::Chain => 2 * WHOLE_STACK,
@@ -162,7 +162,7 @@ impl Shape {
         }
     }
 
-    /// The shape for the command `diff`, whose time for each function and each marker's name is long,
+    /// The shape for the command `diff`, which takes long for each function and each marker name,
     /// because it draws a thousand samples of each.
     pub(crate) fn of_few_names(self) -> Self {
         let names = match self.names {
@@ -180,7 +180,7 @@ impl Shape {
     /// The stack of a sample or a marker: one of the inner half.
     pub(crate) const fn stack_of(&self, number: usize) -> usize {
         let outer = self.stacks / 2;
-        // A number without a factor in common with the numbers of stacks spreads the samples.
+        // A large prime number spreads the samples over the stacks.
         outer + number * 7919 % (self.stacks - outer)
     }
 }

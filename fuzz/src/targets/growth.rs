@@ -1,9 +1,10 @@
 //! Fuzzes the time that work on a profile takes: it grows in proportion to the profile.
 //!
 //! The input describes a small profile. The same profile with a few numbers multiplied by
-//! [`FACTOR`] is made, too: with more samples, deeper stacks, more threads. What grows with the
-//! product of two of these numbers, or with the square of one, fails. The processor time is
-//! compared, and a time below a limit passes, so that other work on the machine makes no input fail.
+//! [`FACTOR`] is made, too: with more samples, deeper stacks, more threads. Work whose time grows
+//! with the product of two of these numbers, or with the square of one, fails. The processor time
+//! is compared, and a time below a limit passes, so that other work on the machine makes no input
+//! fail.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,14 +20,14 @@ use crate::growth::{Shape, Stacks, nested_nodes, nodes, profile as text_of};
 use crate::hostile::exported::{TARGETS, writes_stacks};
 use crate::hostile::room::Room;
 
-/// By how much the larger profile is larger.
+/// The factor by which the growing numbers of the larger profile are larger.
 const FACTOR: usize = 4;
 /// The longest time of work on the larger profile, as a multiple of the time for the smaller one.
-/// Work that takes the square of the time takes the 16-fold.
+/// Work whose time grows with the square of a number takes 16 times as long.
 const MAX_RATIO: f64 = 8.5;
 /// A time for the larger profile that always passes.
 const SHORT: Duration = Duration::from_millis(200);
-/// How often both times are measured before the least of them fail.
+/// The maximum number of measurements of both times. The shortest times are compared.
 const TRIES: usize = 4;
 
 thread_local! {

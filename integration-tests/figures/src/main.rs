@@ -13,6 +13,7 @@ mod agent;
 mod always_on;
 mod diff;
 mod export;
+mod export_sums;
 mod faults;
 mod fleet;
 mod flood;
@@ -65,6 +66,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("groups", groups::measure),
     ("observers", observe::measure),
     ("export", export::measure),
+    ("export_sums", export_sums::measure),
     ("fleet", fleet::measure),
     ("diff", diff::measure),
     ("merge", merge::measure),

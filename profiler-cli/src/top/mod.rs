@@ -10,6 +10,11 @@
 //! 3 processes: 9.80 s on CPU, 52.1 s off CPU in 9.98 s; 1 of 311 functions by self (on-cpu)
 //! SELF%  SELF    TOTAL%  TOTAL   CHANGE  LIBRARY  FUNCTION
 //! 61.2%  6.00 s  98.3%   9.63 s  +3.10%  spell    spell::dictionary::lookup
+//!
+//! $ PROFILER_LIVE_URL=http://127.0.0.1:41229/5a…/ profiler top --waits
+//! 2 of 2 waits for other processes and threads, in 10.0 s
+//! TIME    THREADS  PROCESS        KIND  WAITS FOR
+//! 7.12 s  0.71     editor (2210)  pipe  spell checker [2217]
 //! ```
 //!
 //! Invariants: it changes nothing; in a pipe it prints plain text without control characters; the
@@ -21,6 +26,7 @@ mod fetch;
 mod functions;
 mod table;
 mod text;
+mod waits;
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -32,6 +38,7 @@ pub(crate) use address::VARIABLE;
 use fetch::LivePage;
 use functions::FunctionsAnswer;
 use table::Everything;
+use waits::WaitsAnswer;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Rows in a pipe, and where the size of the terminal is unknown.
@@ -47,8 +54,9 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 ///
 /// URL is the address of a live page, as `profiler record --live` prints it. The table shows the
 /// groups of all processes, the slowest first, and is updated every second. With `--functions`, it
-/// shows the functions of all processes by the time that their threads spend in them. Stops on
-/// Ctrl-C, or when the session ends.
+/// shows the functions of all processes by the time that their threads spend in them, and with
+/// `--waits`, for which process the threads of each process wait. Stops on Ctrl-C, or when the
+/// session ends.
 ///
 /// The address gives access to everything that the page shows, and every user of the machine can
 /// read the arguments of running commands. So pass the address in the environment variable
@@ -64,10 +72,13 @@ pub(crate) struct TopArgs {
     /// Shows functions instead of groups
     #[arg(long)]
     functions: bool,
+    /// Shows which process waits for which process
+    #[arg(long, conflicts_with_all = ["functions", "sort"])]
+    waits: bool,
     /// The column to sort by [default: wall; with --functions, self]
     #[arg(long, value_enum, value_name = "KEY")]
     sort: Option<Sort>,
-    /// The period that the numbers cover [default: start; with --functions, 10s]
+    /// The period that the numbers cover [default: start; with --functions or --waits, 10s]
     #[arg(long, value_enum, value_name = "TIME")]
     window: Option<Window>,
     /// The kind of time that functions are shown by
@@ -83,13 +94,13 @@ pub(crate) struct TopArgs {
     #[arg(short = 'n', long, value_name = "N")]
     rows: Option<usize>,
     /// Shows only groups of this kind
-    #[arg(long, conflicts_with = "functions")]
+    #[arg(long, conflicts_with_all = ["functions", "waits"])]
     kind: Option<String>,
-    /// Shows only groups or functions whose name contains TEXT
+    /// Shows only groups, functions or processes whose name contains TEXT
     #[arg(long, value_name = "TEXT")]
     find: Option<String>,
     /// Shows the processes, too
-    #[arg(long, conflicts_with = "functions")]
+    #[arg(long, conflicts_with_all = ["functions", "waits"])]
     processes: bool,
 }
 
@@ -155,7 +166,7 @@ enum Window {
     /// The last ten seconds; for groups, only the time in which the live page was in use
     #[value(name = "10s")]
     TenSeconds,
-    /// The last minute, for functions
+    /// The last minute, for functions and waits
     #[value(name = "60s")]
     Minute,
 }
@@ -238,8 +249,8 @@ impl TopArgs {
         }
         let is_minute = self.window == Some(Window::Minute);
         ensure!(
-            self.functions || !is_minute,
-            "groups are shown for 10s or since the start; 60s needs --functions"
+            self.functions || self.waits || !is_minute,
+            "groups are shown for 10s or since the start; 60s needs --functions or --waits"
         );
         Ok(())
     }
@@ -247,6 +258,15 @@ impl TopArgs {
     /// Sends requests before the one that `--once` shows: recent changes and rates of groups need
     /// an earlier snapshot, and functions need the recorded samples and their names.
     fn warm_up(&self, page: &LivePage) {
+        if self.waits {
+            return warm_up(
+                || {
+                    let text = page.ask("waits.json", &self.waits_query()).ok()?;
+                    serde_json::from_str(&text).ok()
+                },
+                WaitsAnswer::is_final,
+            );
+        }
         if !self.functions {
             if self.window == Some(Window::TenSeconds) || self.processes {
                 let _ = page.ask("live.json", &self.groups_query(ROWS));
@@ -254,16 +274,11 @@ impl TopArgs {
             }
             return;
         }
-        for _ in 0..WARM_UP {
-            let answer = page.ask("flame.json", &self.functions_query(1));
-            let answer = answer
-                .ok()
-                .and_then(|text| serde_json::from_str(&text).ok());
-            if answer.as_ref().is_none_or(FunctionsAnswer::is_final) {
-                return;
-            }
-            std::thread::sleep(EVERY / 5);
-        }
+        let ask = || {
+            let text = page.ask("flame.json", &self.functions_query(1)).ok()?;
+            serde_json::from_str(&text).ok()
+        };
+        warm_up(ask, FunctionsAnswer::is_final);
     }
 
     /// Asks for the chosen table, and formats it.
@@ -279,6 +294,12 @@ impl TopArgs {
             let text = page.ask("flame.json", &self.functions_query(rows))?;
             let found: FunctionsAnswer = serde_json::from_str(&text).context(WRONG)?;
             return Ok(found.shown(is_terminal, columns));
+        }
+        if self.waits {
+            let text = page.ask("waits.json", &self.waits_query())?;
+            let found: WaitsAnswer = serde_json::from_str(&text).context(WRONG)?;
+            let find = self.find.as_deref().unwrap_or_default();
+            return Ok(found.shown((rows, find), is_terminal, columns));
         }
         let text = page.ask("live.json", &self.groups_query(rows))?;
         let found: Everything = serde_json::from_str(&text).context(WRONG)?;
@@ -309,6 +330,11 @@ impl TopArgs {
         ]
     }
 
+    fn waits_query(&self) -> Vec<(&'static str, String)> {
+        let window = self.window.unwrap_or(Window::TenSeconds);
+        vec![("window", name_of(window))]
+    }
+
     fn functions_query(&self, rows: usize) -> Vec<(&'static str, String)> {
         let window = self.window.unwrap_or(Window::TenSeconds);
         vec![
@@ -320,6 +346,16 @@ impl TopArgs {
             ("compare", "1".to_owned()),
             ("find", self.find.clone().unwrap_or_default()),
         ]
+    }
+}
+
+/// Asks until an answer is final, or there is none.
+fn warm_up<A>(ask: impl Fn() -> Option<A>, is_final: impl Fn(&A) -> bool) {
+    for _ in 0..WARM_UP {
+        if ask().is_none_or(|answer| is_final(&answer)) {
+            return;
+        }
+        std::thread::sleep(EVERY / 5);
     }
 }
 

@@ -11,13 +11,23 @@ use crate::plain::plain;
 const LEAST_PERCENT: f64 = 1.0;
 /// The share of a path below which a segment is not listed, in percent.
 const LEAST_SEGMENT: f64 = 0.5;
+/// The life below which a thread is not listed, in milliseconds.
+const LEAST_LIFE_MS: f64 = 10.0;
 /// The number of segments of a path that are listed.
 const MAX_SEGMENTS: usize = 40;
 
 /// The lines of a report, with this number of waits for each thread.
 pub(super) fn waits(report: &WaitReport, top: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    for thread in &report.threads {
+    let is_long = |thread: &&ThreadWaits| thread.life_ms >= LEAST_LIFE_MS;
+    let shown: Vec<&ThreadWaits> = report.threads.iter().filter(is_long).collect();
+    // If all are short, all are shown.
+    let shown = if shown.is_empty() {
+        report.threads.iter().collect()
+    } else {
+        shown
+    };
+    for thread in &shown {
         if !lines.is_empty() {
             lines.push(String::new());
         }
@@ -26,6 +36,14 @@ pub(super) fn waits(report: &WaitReport, top: usize) -> Vec<String> {
     }
     if lines.is_empty() {
         lines.push("The profile has no samples.".to_owned());
+    }
+    let short = report.threads.len() - shown.len();
+    if short > 0 {
+        lines.push(String::new());
+        let threads = if short == 1 { "thread" } else { "threads" };
+        lines.push(format!(
+            "{short} {threads} with less than {LEAST_LIFE_MS} ms of samples not shown; --json has all."
+        ));
     }
     lines
 }
@@ -77,7 +95,8 @@ fn add_rows(lines: &mut Vec<String>, waits: &[WaitRow], top: usize) {
             .sum::<f64>();
     let count = waits.len() - shown;
     if count > 0 && rest >= 0.05 {
-        lines.push(format!("  {rest:>5.1} %             {count} other waits"));
+        let waits = if count == 1 { "wait" } else { "waits" };
+        lines.push(format!("  {rest:>5.1} %             {count} other {waits}"));
     }
 }
 
@@ -122,6 +141,13 @@ pub(super) fn path(path: &CriticalPath, top: usize) -> Vec<String> {
     });
     if count > 0 {
         lines.push(format!("  {rest:>5.1} %             {count} others"));
+    }
+    if path.parts.iter().any(|part| part.state == PathState::Waits) {
+        lines.push(String::new());
+        lines.push(
+            "Where a part waits, the profile does not say which process or thread could end the wait."
+                .to_owned(),
+        );
     }
     lines.push(String::new());
     lines.push("From its start to its end:".to_owned());

@@ -361,7 +361,7 @@ mod tests {
         assert!(own.tables.is_some());
         let vdso = maps.iter().find(|line| line.path == "[vdso]").unwrap();
         let of_vdso = Image::read(&memory, vdso.start).unwrap();
-        // The kernel for aarch64 is built without them.
+        // The vDSO of the kernel for aarch64 has no tables.
         assert!(of_vdso.tables.is_some() || cfg!(target_arch = "aarch64"));
         let stack = maps.iter().find(|line| line.path == "[stack]").unwrap();
         assert!(Image::read(&memory, stack.start).is_none(), "no ELF file");

@@ -125,6 +125,7 @@ mod tests {
             start: ProcessStat::of(pid).and_then(|stat| stat.start()),
             base_ns: 0,
             began: Timestamp::now(),
+            is_outside: false,
         };
         let mut kept = KeptProcess::new();
         for _ in 0..3 {

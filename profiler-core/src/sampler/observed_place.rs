@@ -21,6 +21,10 @@ pub struct ObservedPlace {
     pub base_ns: u64,
     /// The start of the program, according to its file. Not checked.
     pub began: Timestamp,
+    /// Whether the samples have the thread numbers of this process's PID namespace, as the samples
+    /// that the system takes do. Otherwise they have those of the PID namespace of the observed
+    /// process.
+    pub is_outside: bool,
 }
 
 impl ObservedPlace {

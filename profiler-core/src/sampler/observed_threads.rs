@@ -123,20 +123,22 @@ pub(super) struct ThreadTable {
     /// The processor time of the process when its program began, which its main thread goes on from.
     base_ns: u64,
     filter: ThreadFilter,
-    /// By the number that the pool has: the thread's own one in its PID namespace.
+    /// By the number that the pool has: the thread's own one in its PID namespace, unless the
+    /// process is observed from outside.
     pub(super) all: BTreeMap<ThreadId, ObservedThread>,
     /// The thread that has each row of the process's file, and which use of the row this is.
     rows: HashMap<u32, (u32, ThreadId)>,
     /// The own numbers of listed threads, in a process in another PID namespace.
     own_numbers: HashMap<ThreadId, ThreadId>,
-    is_in_namespace: Option<bool>,
+    /// Whether the numbers in the pool differ from the listed ones. `None` if this is unknown.
+    has_own_numbers: Option<bool>,
     listed: Vec<ThreadId>,
 }
 
 impl ThreadTable {
     pub(super) fn new(
         (main, began): (ThreadId, Timestamp),
-        base_ns: u64,
+        (base_ns, is_outside): (u64, bool),
         filter: ThreadFilter,
     ) -> Self {
         Self {
@@ -147,7 +149,7 @@ impl ThreadTable {
             all: BTreeMap::new(),
             rows: HashMap::new(),
             own_numbers: HashMap::new(),
-            is_in_namespace: None,
+            has_own_numbers: is_outside.then_some(false),
             listed: Vec::new(),
         }
     }
@@ -268,10 +270,7 @@ impl ThreadTable {
 
     /// The number by which the process itself calls a listed thread.
     fn own_number(&mut self, other: &OtherProcess, number: ThreadId) -> Option<ThreadId> {
-        let is_in_namespace = *self
-            .is_in_namespace
-            .get_or_insert_with(|| other.is_in_namespace());
-        if !is_in_namespace || number == self.main {
+        if !self.has_own_numbers(other) || number == self.main {
             return Some(number);
         }
         if let Some(own) = self.own_numbers.get(&number) {
@@ -280,6 +279,11 @@ impl ThreadTable {
         let own = other.own_number(number)?;
         self.own_numbers.insert(number, own);
         Some(own)
+    }
+
+    fn has_own_numbers(&mut self, other: &OtherProcess) -> bool {
+        let is_in_namespace = || other.is_in_namespace();
+        *self.has_own_numbers.get_or_insert_with(is_in_namespace)
     }
 
     /// Whether threads are known to have begun or ended since the last list, if there are `threads`
@@ -293,7 +297,7 @@ impl ThreadTable {
     /// Finds the name of a thread that was found by its sample.
     pub(super) fn name_sampled(&mut self, other: &OtherProcess, tid: ThreadId) {
         // In another PID namespace, the next list finds it.
-        if other.is_in_namespace() {
+        if self.has_own_numbers(other) {
             return;
         }
         if let Some(thread) = self.all.get_mut(&tid) {

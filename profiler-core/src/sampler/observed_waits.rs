@@ -155,7 +155,11 @@ impl ObservedThreads {
         Self {
             place,
             process: KeptProcess::new(),
-            threads: ThreadTable::new((main, place.checked_start(process)), place.base_ns, filter),
+            threads: ThreadTable::new(
+                (main, place.checked_start(process)),
+                (place.base_ns, place.is_outside),
+                filter,
+            ),
             counters: ObservedCounters::new(params.features),
             times: LookTimes {
                 tick: process.pool().ticks_in(interval_ns).max(1),

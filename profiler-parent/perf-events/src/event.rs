@@ -6,10 +6,11 @@
 //! forked processes.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings;
 use perf_event_open_sys::{ioctls, perf_event_open};
+use profiler_sys::OwnDescriptor;
 
 use crate::registers::MASK;
 
@@ -78,9 +79,33 @@ pub(crate) struct EventKind {
     pub(crate) is_inherited: bool,
 }
 
-/// An event.
+/// An event. The program may close any descriptor, and its number may then belong to another file.
+/// Such a descriptor is neither used nor closed. Files without a name (`anon_inode`) share one
+/// inode, so the event's own number is compared, too.
 #[derive(Debug)]
-pub(crate) struct Event(OwnedFd);
+pub(crate) struct Event {
+    /// `None` only while the event is dropped.
+    own: Option<OwnDescriptor<OwnedFd>>,
+    /// The system's number of the event; `None` if the system does not tell.
+    number: Option<u64>,
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.descriptor().is_err() {
+            std::mem::forget(self.own.take());
+        }
+    }
+}
+
+/// The system's number of the event of a descriptor. `None` if the descriptor is of something else.
+#[allow(unsafe_code)]
+fn number_of(event: &impl AsRawFd) -> Option<u64> {
+    let mut number = 0;
+    // SAFETY: the call writes a number of 64 bits. Only descriptors of events have this call.
+    let failed = unsafe { ioctls::ID(event.as_raw_fd(), &raw mut number) };
+    (failed == 0).then_some(number)
+}
 
 impl Event {
     /// An event of a thread on a processor.
@@ -130,14 +155,22 @@ impl Event {
             return Err(EventError::last());
         }
         // SAFETY: the system has just created the descriptor, and no other value owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(opened) }))
+        let opened = unsafe { OwnedFd::from_raw_fd(opened) };
+        Ok(Self {
+            number: number_of(&opened),
+            own: Some(OwnDescriptor::new(opened)),
+        })
     }
 
     /// Lets the event write into the ring of another event of the same processor.
     #[allow(unsafe_code)]
     pub(crate) fn write_into(&self, owner: &Self) -> Result<(), EventError> {
+        let (own, owner) = (
+            self.descriptor()?.as_raw_fd(),
+            owner.descriptor()?.as_raw_fd(),
+        );
         // SAFETY: takes numbers of descriptors that are open.
-        let failed = unsafe { ioctls::SET_OUTPUT(self.descriptor(), owner.descriptor()) };
+        let failed = unsafe { ioctls::SET_OUTPUT(own, owner) };
         if failed == 0 {
             Ok(())
         } else {
@@ -148,20 +181,23 @@ impl Event {
     /// The processor time that the event has counted, in nanoseconds.
     pub(crate) fn count_ns(&self) -> u64 {
         let mut count = [0; 8];
-        match rustix::io::read(&self.0, &mut count) {
-            Ok(8) => u64::from_ne_bytes(count),
+        match self
+            .descriptor()
+            .map(|own| rustix::io::read(own, &mut count))
+        {
+            Ok(Ok(8)) => u64::from_ne_bytes(count),
             _ => 0,
         }
     }
 
-    fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-impl AsFd for Event {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    /// The descriptor, for one immediate use.
+    ///
+    /// # Errors
+    /// If the program has closed it.
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>, EventError> {
+        let own = self.own.as_ref().and_then(|own| own.get().ok());
+        let own = own.filter(|own| number_of(*own) == self.number);
+        own.map(AsFd::as_fd).ok_or(EventError::Failed(libc::EBADF))
     }
 }
 
@@ -207,5 +243,28 @@ mod tests {
         assert_eq!(EventError::of(libc::EMFILE), EventError::Exhausted);
         assert_eq!(EventError::of(libc::ESRCH), EventError::Ended);
         assert_eq!(EventError::of(libc::EBADF), EventError::Failed(libc::EBADF));
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_number_that_the_program_has_given_to_something_else_is_neither_used_nor_closed() {
+        let file = std::fs::File::open("/proc/self/status").unwrap();
+        let counter = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        for other in [file.as_raw_fd(), counter.as_raw_fd()] {
+            let event = match Event::of_ring(0) {
+                Ok(event) => event,
+                Err(error) => return println!("left out: {error}"),
+            };
+            let number = event.descriptor().unwrap().as_raw_fd();
+            // SAFETY: the number is that of the event, which this test gives up.
+            assert_eq!(unsafe { libc::dup2(other, number) }, number);
+            let lost = EventError::Failed(libc::EBADF);
+            assert_eq!(event.descriptor().err(), Some(lost));
+            assert_eq!(event.count_ns(), 0);
+            drop(event);
+            // SAFETY: the number is that of `other`, which nothing else owns.
+            let given = unsafe { OwnedFd::from_raw_fd(number) };
+            assert!(rustix::fs::fstat(&given).is_ok());
+        }
     }
 }

@@ -178,6 +178,7 @@ impl RingMemory {
     fn map(owner: &Event, bytes: usize) -> Result<Self, EventError> {
         let first = rustix::param::page_size();
         let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let descriptor = owner.descriptor()?;
         // SAFETY: the system chooses the place, so no other memory is replaced.
         let mapped = unsafe {
             mmap(
@@ -185,7 +186,7 @@ impl RingMemory {
                 first + bytes,
                 rights,
                 MapFlags::SHARED,
-                owner,
+                descriptor,
                 0,
             )
         };

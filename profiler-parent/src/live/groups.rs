@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use profiler_core::groups::GroupKind;
 use profiler_core::internal::reader::groups::GroupTotals;
+use profiler_http::Query;
 use serde::Serialize;
 
-use super::query::Query;
 use crate::groups::{
     GroupId, GroupsSnapshot, Member, MergedGroup, MissingProcess, ProcessStanding,
 };

@@ -10,9 +10,9 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use profiler_http::Query;
 use serde::Serialize;
 
-use super::query::Query;
 use crate::observe::{Filter, ObservedMarker, Observer, ObserverOptions, ObserverRegistry};
 
 /// Limit on the observed filters. A further one replaces the filter with the oldest request.

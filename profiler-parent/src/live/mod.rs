@@ -20,7 +20,7 @@
 //! browser, profiler top ──▶ profiler_http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
-//!                                                  ├─▶ flame, on a worker; threads of its own
+//!                                                  ├─▶ profiler_flame, on a worker and two threads
 //!                                                  ├─▶ alerts: the latest    markers: an observer
 //!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
@@ -31,13 +31,14 @@
 //!
 //! | path | content |
 //! |---|---|
-//! | `GET` (no further path), `GET live.css`, `GET live.js` | the page |
+//! | `GET` (no further path), `GET live.css`, `GET live.js`, `GET flame.js`, `GET waits.js` | the page |
 //! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once |
-//! | `GET session.json` | time, memory limit, memory in use |
+//! | `GET session.json` | time, memory limit, memory in use, deadlocks |
 //! | `GET groups.json` | groups merged over processes |
 //! | `GET processes.json` | processes |
 //! | `GET counters.json` | counters summed over all processes, with their recent values |
 //! | `GET flame.json` | the flame graph of all processes, and the table of their functions |
+//! | `GET waits.json` | for whom the threads of each process wait, and for how long |
 //! | `GET alerts.json` | the latest alerts |
 //! | `GET markers.json` | observed markers, at most 500 and 1 MiB; further ones are counted |
 //! | `GET profiles.json` | profiles captured from the page |
@@ -60,6 +61,7 @@
 //!   of the functions from the root to the node to show, joined by dots; `nodes=` and `rows=` the
 //!   largest numbers of nodes and of functions; `sort=` a column of the functions (`self`, `total`,
 //!   `change`, `name`); `order=`.
+//! - `waits.json`: `window=10s`, `60s` or `start`.
 //! - `alerts.json`: `alert=` a number: only later alerts.
 //! - `markers.json`: `after=` a number: only later markers; `name=`, `process=`, `thread=`
 //!   (patterns); `category=`, `group=` (names); `min_ms=`.
@@ -74,13 +76,12 @@
 
 mod alerts;
 mod counters;
-pub(crate) mod flame;
+mod flame_sources;
 mod groups;
 mod markers;
 mod metrics_page;
 mod processes;
 mod profiles;
-mod query;
 mod routes;
 mod snapshot_cache;
 
@@ -98,9 +99,10 @@ use crate::groups::{Monitor, SnapshotReader};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
 use alerts::AlertLog;
-use flame::{FlameGraph, FlameSources};
+use flame_sources::SampledSession;
 use markers::Markers;
 pub use metrics_page::{MetricsPage, MetricsText};
+use profiler_flame::FlameGraph;
 use profiler_http::{Hosts, HttpServer, NoListener, ServerOptions, listen_on_loopback};
 use profiles::Profiles;
 use routes::Routes;
@@ -256,11 +258,11 @@ impl LiveServer {
             metrics,
             session_end,
         } = sources;
-        let flame = Arc::new(FlameGraph::new(FlameSources {
+        let sampled = SampledSession {
             processes: Arc::clone(&processes),
             groups: Arc::clone(&groups),
-            symbols: captures.symbols.clone(),
-        }));
+        };
+        let flame = Arc::new(FlameGraph::new(Arc::new(sampled), captures.symbols.clone()));
         let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use profiler_core::ids::PoolId;
 use profiler_core::internal::reader::{CounterInfo, PoolReader};
 use profiler_core::session::EntryCounts;
+use profiler_http::Query;
 use profiler_sys::OwnFile;
 use serde::Serialize;
 
-use super::query::Query;
 use crate::groups::{GroupsSnapshot, ProcessStanding};
 use crate::process_table::{
     ProcessForLivePage, ProcessReport, ProcessState, ProcessTable, Remains,

@@ -1,7 +1,8 @@
 //! The paths of the page, and the answers to them.
 //!
-//! Called by the server's thread for each request. The flame graph and the metrics for Prometheus
-//! are computed on a worker thread, because they take long; everything else is answered at once.
+//! Called by the server's thread for each request. The flame graph, the graph of waits and
+//! the metrics for Prometheus are computed on a worker thread, because they take long; everything
+//! else is answered at once.
 //! Invariants: a client without the token gets the same empty answer for every path; a request
 //! whose `Host` header contains a foreign host name is refused; pages of other sites can read only
 //! profiles, each by a path with its own secret, which reveals nothing about the token.
@@ -14,22 +15,22 @@ use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use super::alerts::AlertLog;
-use super::flame::FlameGraph;
 use super::markers::Markers;
 use super::metrics_page::{MetricsPage, MetricsText};
 use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
-use super::query::Query;
 use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
 use crate::session_time::SessionNs;
+use profiler_flame::FlameGraph;
 use profiler_http as http;
-use profiler_http::{Answer, Answered, Hosts, HttpService, Reply, RequestHead, Work};
+use profiler_http::{Answer, Answered, Hosts, HttpService, Query, Reply, RequestHead, Work};
 use profiler_http::{bearer, is_same, json, method_not_allowed, not_found, put, status, with_type};
 
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");
 const SCRIPT: &str = include_str!("page/live.js");
 const FLAME_SCRIPT: &str = include_str!("page/flame.js");
+const WAITS_SCRIPT: &str = include_str!("page/waits.js");
 
 /// Headers of every answer: nothing is stored, nothing is loaded from elsewhere, and no other site
 /// learns the address.
@@ -49,6 +50,8 @@ const MAX_WORDS: usize = 200;
 
 /// The path of the flame graph.
 const FLAME: &str = "flame.json";
+/// The path of the graph of waits.
+const WAITS: &str = "waits.json";
 /// The path of the metrics, below the token or with the token in a header.
 const METRICS: &str = "metrics";
 
@@ -101,6 +104,9 @@ impl HttpService for Routes {
         let mut response = match place {
             Ok(LiveResource::Page(FLAME)) if is_reading(request.method()) => {
                 return work(self.flame(request));
+            }
+            Ok(LiveResource::Page(WAITS)) if is_reading(request.method()) => {
+                return work(self.waits(request));
             }
             Ok(LiveResource::Page(METRICS)) if is_reading(request.method()) => {
                 match &self.metrics {
@@ -179,11 +185,26 @@ impl Routes {
         })
     }
 
+    /// Computes the graph of waits.
+    fn waits(&self, request: &RequestHead) -> Work {
+        let flame = Arc::clone(&self.flame);
+        let query = query_of(request);
+        Box::new(move || {
+            let mut response = match flame.waits(&query) {
+                Ok(graph) => json(&graph),
+                Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
+            };
+            put(&mut response, &HEADERS);
+            response
+        })
+    }
+
     fn get(&self, place: &str, query: &Query) -> Response<Answer> {
         match place {
             "" => file(PAGE, "text/html; charset=utf-8"),
             "live.css" => file(STYLE, "text/css; charset=utf-8"),
             "live.js" => file(SCRIPT, "text/javascript; charset=utf-8"),
+            "waits.js" => file(WAITS_SCRIPT, "text/javascript; charset=utf-8"),
             "flame.js" => file(FLAME_SCRIPT, "text/javascript; charset=utf-8"),
             "live.json" => self.everything(query),
             "session.json" => json(&self.snapshots.latest().session),

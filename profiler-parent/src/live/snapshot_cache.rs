@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use profiler_core::time::Anchor;
+use profiler_http::Query;
 use serde::Serialize;
 
 use super::counters::{CounterHistory, CounterRow};
 use super::groups::{Table, merged_since, wants_lately};
 use super::processes::{LiveProcessRow, ProcessHistory};
-use super::query::Query;
 use crate::controller::MemoryLimit;
 use crate::groups::{GroupsSnapshot, MergedGroup, SnapshotReader};
 use crate::process_table::ProcessTable;
@@ -55,6 +55,8 @@ pub(super) struct SessionRow {
     running: usize,
     /// Dead processes that are not listed any more.
     earlier_processes: u64,
+    /// The deadlocks that were found so far, in words.
+    deadlocks: Vec<String>,
 }
 
 /// All data at one moment.
@@ -218,6 +220,7 @@ impl SnapshotHistory {
             processes: processes.len(),
             running: processes.iter().filter(|process| process.runs).count(),
             earlier_processes: table.expired().processes,
+            deadlocks: table.deadlocks().iter().map(ToString::to_string).collect(),
         };
         let before = self.remember(&groups);
         let merged = OnceLock::new();

@@ -1,25 +1,22 @@
 //! The pools that a reader follows. Each process is added once, and an ended process is read to its
 //! end.
 //!
-//! Used by the readers of observers and of the live flame graph; `T` is the data that such a reader
-//! keeps for a process. Invariant: a process is added at most once, also when its pool has been
-//! given up.
+//! Used by the reader of observers; `T` is the data that it keeps for a process. The live flame
+//! graph (`profiler_flame`) has a list of its own, and only reads the table. Invariant: a process
+//! is added at most once, also when its pool has been given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::time::Timestamp;
+#[cfg(feature = "live")]
+use profiler_flame::ProcessToSample;
 
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 
 /// A process that a reader meets, borrowed from the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessForReader<'t> {
-    #[cfg(feature = "live")]
-    pub(crate) key: PoolId,
-    /// Its place in the order in which processes were added.
-    #[cfg(feature = "live")]
-    pub(crate) order: u64,
     pub(crate) pid: ProcessId,
     pub(crate) name: &'t str,
     /// It is the process of the session.
@@ -31,13 +28,8 @@ pub(crate) struct ProcessForReader<'t> {
 }
 
 impl<'t> ProcessForReader<'t> {
-    #[cfg_attr(not(feature = "live"), allow(unused_variables))]
-    fn of(key: PoolId, process: &'t TrackedProcess) -> Self {
+    fn of(process: &'t TrackedProcess) -> Self {
         Self {
-            #[cfg(feature = "live")]
-            key,
-            #[cfg(feature = "live")]
-            order: process.order,
             pid: process.pid,
             name: &process.name,
             is_parent: process.state == ProcessState::Parent,
@@ -55,9 +47,6 @@ pub(crate) struct FollowedPool<T> {
     pub(crate) reader: T,
     /// The process has ended: the next read is the last one.
     pub(crate) is_over: bool,
-    /// When the process died; `None` if it lives, or if that is not known.
-    #[cfg(feature = "live")]
-    pub(crate) died: Option<Timestamp>,
 }
 
 /// The processes of a session, as one reader sees them.
@@ -88,19 +77,10 @@ impl<T> PoolList<T> {
             let is_over = process.is_over() || !matches!(process.remains, Remains::Pool(_));
             if let Some(known) = self.open.get_mut(key) {
                 known.is_over = is_over;
-                #[cfg(feature = "live")]
-                {
-                    known.died = process.died;
-                }
             } else if !self.done.contains(key) {
-                match begin(ProcessForReader::of(*key, process)) {
+                match begin(ProcessForReader::of(process)) {
                     Some(reader) => {
-                        let pool = FollowedPool {
-                            reader,
-                            is_over,
-                            #[cfg(feature = "live")]
-                            died: process.died,
-                        };
+                        let pool = FollowedPool { reader, is_over };
                         self.open.insert(*key, pool);
                     }
                     None => {
@@ -127,12 +107,6 @@ impl<T> PoolList<T> {
         self.open.values_mut()
     }
 
-    /// A followed process, to be read.
-    #[cfg(feature = "live")]
-    pub(crate) fn get_mut(&mut self, key: PoolId) -> Option<&mut FollowedPool<T>> {
-        self.open.get_mut(&key)
-    }
-
     /// Removes the ended processes that have been read to their end.
     pub(crate) fn take_ended(&mut self, is_read: impl Fn(&T) -> bool) -> Vec<T> {
         let ended = self
@@ -141,6 +115,27 @@ impl<T> PoolList<T> {
         let ended: Vec<(PoolId, FollowedPool<T>)> = ended.collect();
         self.done.extend(ended.iter().map(|(key, _)| *key));
         ended.into_iter().map(|(_, pool)| pool.reader).collect()
+    }
+}
+
+#[cfg(feature = "live")]
+impl ProcessTable {
+    /// Calls `each` for every process, for the live flame graph. The table is locked meanwhile.
+    pub(crate) fn for_each_to_sample(&self, each: &mut dyn FnMut(ProcessToSample<'_>)) {
+        for (key, process) in &*self.lock() {
+            each(ProcessToSample {
+                key: *key,
+                order: process.order,
+                pid: process.pid,
+                name: &process.name,
+                is_over: process.is_over(),
+                died: process.died,
+                pool: match &process.remains {
+                    Remains::Pool(pool) => Some(pool),
+                    Remains::Expired(_) | Remains::Unprofiled(_) => None,
+                },
+            });
+        }
     }
 }
 

@@ -162,14 +162,15 @@ impl WaitResolver {
         };
         // Another list is cheap to read, and may have the same place and the same numbers.
         let WaitSubject::Epoll(descriptor) = set else {
-            return self.for_all(waiter, &members, processes);
+            let is_select = matches!(set, WaitSubject::Select { .. });
+            return self.for_all(waiter, (&members, is_select), processes);
         };
         let key = (waiter.table.process, descriptor);
         if let Some(known) = self.sets.get(&key) {
             return Some(known.clone());
         }
         let members = waiter.table.members_of_epoll(descriptor, MAX_MEMBERS);
-        let target = self.for_all(waiter, &members, processes)?;
+        let target = self.for_all(waiter, (&members, false), processes)?;
         self.sets.insert(key, target.clone());
         Some(target)
     }
@@ -183,17 +184,28 @@ impl WaitResolver {
         self.look_ups <= MAX_LOOK_UPS
     }
 
-    /// The wait for the only descriptor that another process can answer; otherwise for events.
+    /// The wait for the only descriptor that another process can answer; otherwise for events. If
+    /// there is no such descriptor, but a pipe from which other processes read, too, or a pipe of
+    /// its own in a `select`, the process waits for its children, as a job server (`make -j`) does:
+    /// a signal ends the call when a job has ended.
     fn for_all(
         &mut self,
         waiter: Waiter,
-        members: &[Member],
+        (members, is_select): (&[Member], bool),
         processes: &dyn Fn() -> Vec<u32>,
     ) -> Option<WaitTarget> {
         let mut named = Vec::new();
+        let mut awaits_jobs = false;
         for (descriptor, waits) in members {
             let target = self.for_descriptor(waiter, *descriptor, Some(*waits), processes)?;
             let own = [waiter.table.process];
+            if *waits == Direction::Reads && self.is_inherited(waiter, *descriptor) {
+                awaits_jobs = true;
+                continue;
+            }
+            let is_own_pipe = target.kind == WaitKind::Pipe
+                && matches!(&target.holders, Holders::Processes(all) if *all == own);
+            awaits_jobs |= is_select && is_own_pipe;
             let is_named = match &target.holders {
                 Holders::Processes(all) => *all != own,
                 Holders::Address(_) => true,
@@ -205,9 +217,22 @@ impl WaitResolver {
         }
         Some(match &named[..] {
             [one] => one.clone(),
+            [] if awaits_jobs => for_child(waiter.table.process, None),
             [] => WaitTarget::new(WaitKind::Events, Holders::Unknown),
             _ => WaitTarget::new(WaitKind::Events, united(&named)),
         })
+    }
+
+    /// Whether other processes, too, hold the end of a pipe from which a process reads. No process
+    /// answers on such a pipe in a set: it tells its readers that a process has ended, or it holds
+    /// the tokens of a job server.
+    fn is_inherited(&self, waiter: Waiter, descriptor: i32) -> bool {
+        let Some(object) = waiter.table.object(descriptor) else {
+            return false;
+        };
+        let is_pipe = matches!(object, WaitObject::Pipe(_) | WaitObject::Fifo(..));
+        let readers = || self.ends.able(object, Some(Direction::Writes));
+        is_pipe && readers().iter().any(|one| *one != waiter.table.process)
     }
 
     fn for_descriptor(

@@ -27,7 +27,12 @@ pub(crate) enum TcpPeer {
 pub(crate) struct TcpConnections {
     addresses: HashMap<u64, (String, String)>,
     inodes: HashMap<(String, String), u64>,
+    /// The sockets that listen, by their addresses.
+    listeners: HashMap<String, u64>,
 }
+
+/// The state of a socket that listens, in the tables.
+const LISTENS: &str = "0A";
 
 impl TcpConnections {
     /// Reads the tables.
@@ -43,10 +48,14 @@ impl TcpConnections {
         for row in table.lines().skip(1).take(MAX_ROWS) {
             let mut fields = row.split_ascii_whitespace();
             let (local, remote) = (fields.nth(1), fields.next());
-            let inode = fields.nth(6).and_then(|inode| inode.parse().ok());
+            let state = fields.next();
+            let inode = fields.nth(5).and_then(|inode| inode.parse().ok());
             let (Some(local), Some(remote), Some(inode)) = (local, remote, inode) else {
                 continue;
             };
+            if state == Some(LISTENS) {
+                self.listeners.insert(unmapped(local), inode);
+            }
             let pair = (unmapped(local), unmapped(remote));
             self.inodes.insert(pair.clone(), inode);
             self.addresses.insert(inode, pair);
@@ -61,11 +70,25 @@ impl TcpConnections {
     /// The other end of the connection of a socket. `None` if the socket has none.
     pub(crate) fn peer(&self, inode: u64) -> Option<TcpPeer> {
         let (local, remote) = self.addresses.get(&inode)?;
-        if let Some(inode) = self.inodes.get(&(remote.clone(), local.clone())) {
-            return Some(TcpPeer::Here(*inode));
+        match self.inodes.get(&(remote.clone(), local.clone())) {
+            // The connection is not accepted yet.
+            Some(0) => return Some(TcpPeer::Here(self.listener(remote).unwrap_or(0))),
+            Some(inode) => return Some(TcpPeer::Here(*inode)),
+            None => {}
         }
         let is_connected = !remote.ends_with(":0000");
         is_connected.then(|| TcpPeer::Elsewhere(shown(remote).unwrap_or_else(|| remote.clone())))
+    }
+}
+
+impl TcpConnections {
+    /// The socket that listens at an address, or at all addresses of the machine.
+    fn listener(&self, address: &str) -> Option<u64> {
+        const ANY: [&str; 2] = ["00000000", "00000000000000000000000000000000"];
+        let (_, port) = address.split_once(':')?;
+        let any = ANY.iter().map(|any| format!("{any}:{port}"));
+        let mut all = std::iter::once(address.to_owned()).chain(any);
+        all.find_map(|address| self.listeners.get(&address).copied())
     }
 }
 
@@ -133,6 +156,28 @@ mod tests {
         );
         assert_eq!(all.peer(10), None, "it listens");
         assert_eq!(all.peer(99), None);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_accepted_yet_waits_for_the_socket_that_listens() {
+        let table = |listens: &str, accepted: u32| {
+            format!(
+                "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: {listens}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 10 1 0
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 {accepted} 1 0
+   2: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 12 1 0
+"
+            )
+        };
+        for listens in ["0100007F", "00000000"] {
+            let mut all = TcpConnections::default();
+            all.add(&table(listens, 0));
+            assert_eq!(all.peer(12), Some(TcpPeer::Here(10)), "{listens}");
+        }
+        let mut accepted = TcpConnections::default();
+        accepted.add(&table("00000000", 11));
+        assert_eq!(accepted.peer(12), Some(TcpPeer::Here(11)));
     }
 
     #[test]

@@ -12,12 +12,15 @@
 
 use std::collections::HashMap;
 
-use profiler_json::Awaited;
+use profiler_json::{Awaited, WaitLabel};
 use serde::Serialize;
 
 use super::meanwhile::{MAX_SHORT_NS, awaited};
 use super::places::StackPlace;
 use super::timeline::{Interval, Piece, ProcessIndex, ThreadIndex, TimedProcess, Timeline};
+
+/// The kind of a wait for the end of a process.
+const PROCESS: &str = "process";
 
 /// What the thread of a segment did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -138,8 +141,8 @@ impl Walk<'_> {
         let (mut here, mut piece, mut state) = (first, piece, state);
         let mut seen = vec![first];
         while state == PathState::Waits {
-            let whom = self.whom(piece.place);
-            let Some(next) = whom.and_then(|whom| self.releaser(here, &whom)) else {
+            let label = self.label(piece.place);
+            let Some(next) = label.and_then(|label| self.releaser(here, &label)) else {
                 break;
             };
             if seen.contains(&next.0) {
@@ -169,26 +172,46 @@ impl Walk<'_> {
                 start_ns: piece.time.end_ns,
                 end_ns: self.at_ns,
             };
+            // In a long gap, the thread was ready to run: a thread that waits has samples.
             let is_long = gap.length_ns() > piece.time.length_ns();
-            let state = if piece.is_running() && !is_long {
-                PathState::Runs
-            } else {
-                PathState::Waits
+            let state = match (piece.is_running(), is_long) {
+                (true, false) => PathState::Runs,
+                (true, true) => PathState::Ready,
+                (false, _) => PathState::Waits,
             };
             return Some((Piece { time: gap, ..piece }, state));
         }
         Some(halved(piece, self.at_ns))
     }
 
-    fn whom(&self, place: StackPlace) -> Option<Awaited> {
-        let label = self.timeline.places.label(place.label?)?;
-        Some(label.whom.clone())
+    fn label(&self, place: StackPlace) -> Option<WaitLabel> {
+        self.timeline.places.label(place.label?).cloned()
+    }
+
+    /// The child of a process whose end is nearest to the end of a wait for a process. `None` if
+    /// none has ended then, or the wait is for something else.
+    fn ended_child(&self, waiter: ProcessIndex, label: &WaitLabel) -> Option<ProcessIndex> {
+        let process = self.timeline.process(waiter)?;
+        if label.kind != PROCESS {
+            return None;
+        }
+        let is_child = |child: &TimedProcess| {
+            child.parent == process.system_pid && child.system_pid != process.system_pid
+        };
+        let children = self.timeline.indexed().filter(|(_, child)| is_child(child));
+        let distance = |(index, child): (ProcessIndex, &TimedProcess)| {
+            let life = child.life().filter(|life| life.start_ns < self.at_ns)?;
+            Some((life.end_ns.abs_diff(self.at_ns), index))
+        };
+        let nearest = children.filter_map(distance).min()?;
+        (nearest.0 <= MAX_SHORT_NS.unsigned_abs()).then_some(nearest.1)
     }
 
     /// The thread that could end a wait, and what it does. Of the threads of the awaited processes,
-    /// this is one that can run, or else a main thread.
-    fn releaser(&self, (waiter, _): Here, whom: &Awaited) -> Option<(Here, Piece, PathState)> {
-        let threads: Vec<Here> = match whom {
+    /// this is one that can run, or else a main thread. Of several children, it is the one that has
+    /// ended at the end of the wait.
+    fn releaser(&self, (waiter, _): Here, label: &WaitLabel) -> Option<(Here, Piece, PathState)> {
+        let threads: Vec<Here> = match &label.whom {
             Awaited::Thread(thread) => {
                 let process = self.timeline.process(waiter)?;
                 let wanted = u64::from(thread.number);
@@ -199,8 +222,11 @@ impl Walk<'_> {
                 vec![(waiter, ThreadIndex(found))]
             }
             whom => {
-                let all = awaited(self.timeline, whom, self.at_ns).into_iter();
-                let others = all.filter(|one| *one != waiter);
+                let all = match self.ended_child(waiter, label) {
+                    Some(child) => vec![child],
+                    None => awaited(self.timeline, whom, self.at_ns),
+                };
+                let others = all.into_iter().filter(|one| *one != waiter);
                 others.flat_map(|index| self.threads_of(index)).collect()
             }
         };

@@ -235,8 +235,7 @@ fn during(thread: &TimedThread, interval: Interval) -> Vec<(Interval, &Piece)> {
 
 /// Adds a part of the time of a piece. Returns its length.
 fn add(found: &mut HashMap<Key, Times>, piece: &Piece, part: Interval, with_waits: bool) -> i64 {
-    let share = piece.running_ns as f64 / piece.weight_ns.max(1) as f64;
-    let running = (part.length_ns() as f64 * share) as i64;
+    let running = piece.ran_in(part.length_ns());
     let waiting = part.length_ns() - running;
     if running > 0 {
         found

@@ -123,7 +123,7 @@ impl Places {
 }
 
 /// The innermost function of the program on each stack, in the order of the stacks. Determined once
-/// for all samples, because a long chain of stacks may have none.
+/// for all samples, because the search on a deep stack without such a function takes long.
 pub(crate) fn functions_of_program(tables: &Tables) -> Vec<Option<FuncId>> {
     let mut found: Vec<Option<FuncId>> = Vec::with_capacity(tables.node_count());
     for node in &tables.nodes {

@@ -55,7 +55,8 @@ struct Collected {
     shared: KnownPlaces,
 }
 
-/// What is known of the stacks of tables, by their numbers.
+/// The places and the functions of the program that were found for the stacks of tables, by the
+/// numbers of the stacks.
 #[derive(Default)]
 struct KnownPlaces {
     places: Vec<Option<StackPlace>>,

@@ -69,9 +69,15 @@ impl Piece {
     /// When the thread began to run; the end if it did not.
     #[must_use]
     pub fn begin_of_run(&self) -> i64 {
-        let share = self.running_ns as f64 / self.weight_ns.max(1) as f64;
-        let ran = (self.time.length_ns() as f64 * share) as i64;
-        self.time.end_ns - ran.clamp(0, self.time.length_ns())
+        self.time.end_ns - self.running_ns.clamp(0, self.time.length_ns())
+    }
+
+    /// How long the thread ran in a part of its time of this length. Over parts that cover the
+    /// piece, this sums to the time that it ran.
+    #[must_use]
+    pub fn ran_in(&self, length_ns: i64) -> i64 {
+        let share = self.running_ns as f64 / self.time.length_ns().max(1) as f64;
+        ((length_ns as f64 * share) as i64).clamp(0, length_ns)
     }
 
     /// The distance of an instant from the instant of the sample.

@@ -3,14 +3,23 @@
 //!
 //! The preloaded library is in no process that is statically linked, uses another C library, is
 //! made for another processor, has other rights, or lost its environment. Nothing tells the command
-//! about such a process, so a thread looks at the tree of processes in `/proc` from time to time. A
-//! look costs some microseconds per thread of the tree. The looking thread waits [`COST_FACTOR`]
-//! times the processor time of the last look, but at most [`LONGEST_PAUSE`], so it uses a hundredth
-//! of a processor as long as a look takes less than 100 ms. A process that no look has seen is
-//! missing, and so is one that only one look has seen, unless its file tells the reason. The
-//! program itself never is: its file is examined, whether it still runs or not.
+//! about such a process, so a thread looks for it in `/proc`.
+//!
+//! ```text
+//! look at new processes   the processes with new numbers ([`new_numbers`]), and the young ones,
+//!                         which may execute another program. Every 10 to 20 ms
+//! look at all             the tree of processes below this one, and what became of those that were
+//!                         seen before. Costs some microseconds per thread of the tree
+//! ```
+//!
+//! The pauses grow with the processor time that looks cost, so looks at new processes use at most a
+//! fiftieth of a processor, and looks at all processes use a hundredth if each takes less than
+//! 100 ms. A process that no look has seen is missing, and so is one that has ended before its
+//! reason was certain. The recorded program is never missing: its file is examined even if the
+//! program has ended.
 
 mod elf;
+mod new_numbers;
 mod proc;
 mod reason;
 mod sightings;
@@ -29,6 +38,7 @@ use rustix::fs::Access;
 use rustix::time::{ClockId, clock_gettime};
 
 use elf::ProgramKind;
+use new_numbers::NewNumbers;
 use proc::Stat;
 use reason::Reason;
 use sightings::{Finding, Program, Sightings};
@@ -40,12 +50,17 @@ const PRELOAD: &str = "LD_PRELOAD";
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 
-/// The shortest pause between two looks.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// The longest pause between two looks.
+/// The shortest pause between two looks at new processes while a process is young, and otherwise.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const USUAL_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause between two looks of a kind.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How many times longer a pause is than the processor time of the last look.
+/// How many times longer the pause is than the processor time of the last look at new processes.
+const NEW_COST_FACTOR: u32 = 50;
+/// The same for looks at all processes.
 const COST_FACTOR: u32 = 100;
+/// How long a program counts as young.
+const YOUNG_FOR: Duration = Duration::from_millis(300);
 /// The most processes of which the session is told. The further ones are one row.
 const MAX_LISTED: usize = 16_384;
 
@@ -61,10 +76,13 @@ pub(super) fn watch<T>(
         session,
         start: now(),
         sightings: Sightings::default(),
-        last: BTreeMap::new(),
+        known: BTreeMap::new(),
+        numbers: NewNumbers::begin(),
+        next_look_at_all: Duration::ZERO,
         used: UsedTimes::default(),
         listed: 0,
         unlisted: 0,
+        program: None,
     };
     watcher.see_program(child, program);
     let looks = &mut watcher;
@@ -98,67 +116,178 @@ pub(super) fn runs(process: ProcessId) -> bool {
     Stat::of(process.get()).is_some()
 }
 
+/// A process that was found.
+#[derive(Clone, Copy, Debug)]
+struct KnownProcess {
+    began: u64,
+    /// See [`Stat::image`].
+    image: (u64, u64),
+    /// When its present program was seen first.
+    since: Duration,
+    /// Whether nothing more is to be found out about it.
+    is_settled: bool,
+}
+
 struct Watcher<'a> {
     session: &'a Session,
     start: Instant,
     sightings: Sightings,
-    /// The processes that the last look has found, with the times when they began.
-    last: BTreeMap<u32, u64>,
+    /// The processes that were found below this one and have not ended, as far as that is known.
+    known: BTreeMap<u32, KnownProcess>,
+    numbers: Option<NewNumbers>,
+    /// The time of the next look at all processes, since the start.
+    next_look_at_all: Duration,
     used: UsedTimes,
     listed: usize,
     unlisted: usize,
+    /// What the file of the recorded program says, until a look has seen its process.
+    program: Option<Finding>,
 }
 
 impl Watcher<'_> {
     fn run(&mut self, ended: &Receiver<()>) {
         let mut pause = SHORTEST_PAUSE;
         while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            let now = self.start.elapsed();
             let before = used_by_this_thread();
-            self.look();
+            let is_of_all = now >= self.next_look_at_all;
+            if is_of_all {
+                self.look_at_all(now);
+            } else {
+                self.look_at_new(now);
+            }
             let cost = used_by_this_thread().saturating_sub(before);
-            pause = (cost * COST_FACTOR).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        }
-    }
-
-    /// Reports what is left when the program has ended.
-    fn end(&mut self) {
-        for finding in self.sightings.rest() {
-            self.list(finding);
-        }
-        self.list_the_others();
-    }
-
-    /// Looks at all processes below this one, and at those of the last look: a process whose parent
-    /// process has ended is no longer below this one.
-    fn look(&mut self) {
-        let time = self.start.elapsed();
-        let mut found: BTreeMap<u32, Stat> = BTreeMap::new();
-        for (pid, began) in &self.last {
-            // Its number may be that of another process now.
-            if let Some(stat) = Stat::of(*pid).filter(|stat| stat.began == *began) {
-                found.insert(*pid, stat);
+            if is_of_all {
+                let until_next = (cost * COST_FACTOR).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+                self.next_look_at_all = self.start.elapsed() + until_next;
+            } else {
+                pause = (cost * NEW_COST_FACTOR).clamp(self.shortest_pause(now), LONGEST_PAUSE);
             }
         }
-        let roots: Vec<u32> = found.keys().copied().chain([std::process::id()]).collect();
-        for pid in proc::processes_below(roots).into_keys() {
+    }
+
+    /// The pause if looks cost little.
+    fn shortest_pause(&self, now: Duration) -> Duration {
+        let mut all = self.known.values();
+        if all.any(|process| process.is_young(now)) {
+            SHORTEST_PAUSE
+        } else {
+            USUAL_PAUSE
+        }
+    }
+
+    /// Looks at all processes below this one, and at those that were found before: a process whose
+    /// parent process has ended is no longer below this one.
+    fn look_at_all(&mut self, now: Duration) {
+        if let Some(numbers) = &mut self.numbers {
+            let _ = numbers.take();
+        }
+        self.sightings.begin_look();
+        self.look_at_known(now, |_| true);
+        let roots: Vec<u32> = self
+            .known
+            .keys()
+            .copied()
+            .chain([std::process::id()])
+            .collect();
+        let below = proc::processes_below(roots).into_keys();
+        let new: Vec<u32> = below.filter(|pid| !self.known.contains_key(pid)).collect();
+        for pid in new {
             if let Some(stat) = Stat::of(pid) {
-                found.insert(pid, stat);
+                self.meet(pid, stat, now);
             }
         }
-        found.retain(|pid, _| !proc::is_witness(*pid));
-        self.used.note(&found);
-        self.last = found.iter().map(|(pid, stat)| (*pid, stat.began)).collect();
-        for (pid, stat) in found {
-            self.see(pid, stat, time);
+        self.used.limit(|pid| self.known.contains_key(&pid));
+    }
+
+    /// Looks at the processes that have begun since the last look, and at the young ones.
+    fn look_at_new(&mut self, now: Duration) {
+        self.sightings.begin_look();
+        self.look_at_known(now, |process| process.is_young(now));
+        let Some(numbers) = &mut self.numbers else {
+            return;
+        };
+        let Some(new) = numbers.take() else {
+            self.next_look_at_all = now; // it costs less if there are many
+            return;
+        };
+        let mut new: Vec<(u32, Stat)> = new.filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
+        let own = std::process::id();
+        loop {
+            let is_below = |stat: &Stat| {
+                let parent = self.known.get(&stat.parent);
+                // Its number may be that of an earlier process.
+                stat.parent == own || parent.is_some_and(|parent| parent.began <= stat.began)
+            };
+            let (below, others): (Vec<_>, Vec<_>) =
+                new.into_iter().partition(|(_, stat)| is_below(stat));
+            if below.is_empty() {
+                return;
+            }
+            for (pid, stat) in below {
+                self.meet(pid, stat, now);
+            }
+            new = others;
         }
-        let last = &self.last;
-        let runs = |program: &Program| last.get(&program.pid) == Some(&program.began);
-        for finding in self.sightings.end_look(runs) {
+    }
+
+    /// Looks at known processes again. Forgets those that have ended.
+    fn look_at_known(&mut self, now: Duration, which: impl Fn(&KnownProcess) -> bool) {
+        let those = self.known.iter().filter(|(_, process)| which(process));
+        let those: Vec<(u32, KnownProcess)> = those.map(|(pid, one)| (*pid, *one)).collect();
+        for (pid, process) in those {
+            // Its number may be that of another process now.
+            match Stat::of(pid).filter(|stat| stat.began == process.began) {
+                Some(stat) => self.meet(pid, stat, now),
+                None => self.forget(pid),
+            }
+        }
+    }
+
+    /// Forgets a process that has ended.
+    fn forget(&mut self, pid: u32) {
+        self.known.remove(&pid);
+        if let Some(finding) = self.sightings.forget(pid) {
             self.list(finding);
         }
     }
 
-    fn see(&mut self, pid: u32, stat: Stat, time: Duration) {
+    /// Notes a process that a look has found.
+    fn meet(&mut self, pid: u32, stat: Stat, now: Duration) {
+        if self
+            .known
+            .get(&pid)
+            .is_some_and(|one| one.began != stat.began)
+        {
+            self.forget(pid); // another process had its number
+        }
+        self.used.note(pid, &stat);
+        match self.known.get(&pid) {
+            Some(known) if known.image == stat.image && known.is_settled => return,
+            Some(known) if known.image != stat.image => {
+                let _ = self.sightings.forget(pid); // it has executed another program
+                self.known.remove(&pid);
+            }
+            _ => {}
+        }
+        let new = KnownProcess {
+            began: stat.began,
+            image: stat.image,
+            since: now,
+            is_settled: false,
+        };
+        self.known.entry(pid).or_insert(new);
+        let is_settled = self.see(pid, stat, now) && stat.shows_image();
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.is_settled = is_settled;
+        }
+    }
+
+    /// Sees a process. Returns whether nothing more is to be found out about its program.
+    fn see(&mut self, pid: u32, stat: Stat, time: Duration) -> bool {
+        if proc::is_witness(pid) {
+            return true;
+        }
         let path = proc::program_of(pid);
         let program = Program {
             pid,
@@ -168,15 +297,35 @@ impl Watcher<'_> {
         };
         let session = self.session;
         let is_listed = || session.lists(ProcessId::new(pid));
-        let examine = || Finding {
-            pid,
-            parent: stat.parent,
-            name: proc::name_of(pid, path.as_deref()),
-            reason: proc::reason(pid, path.as_deref(), stat.parent),
+        let known = &self.known;
+        let examine = || {
+            let is_fork = is_fork(pid, &stat, known);
+            Finding {
+                pid,
+                parent: stat.parent,
+                name: proc::name_of(pid, path.as_deref()),
+                reason: proc::reason(pid, is_fork),
+                is_fork,
+            }
         };
-        if let Some(finding) = self.sightings.see(program, time, is_listed, examine) {
+        let finding = self.sightings.see(&program, time, is_listed, examine);
+        let is_settled = self.sightings.is_settled(&program);
+        if self.program.as_ref().is_some_and(|own| own.pid == pid) {
+            self.program = None;
+        }
+        if let Some(finding) = finding {
             self.list(finding);
         }
+        is_settled
+    }
+
+    /// Reports what is left when the program has ended.
+    fn end(&mut self) {
+        let rest = self.sightings.rest().into_iter();
+        for finding in rest.chain(self.program.take()) {
+            self.list(finding);
+        }
+        self.list_the_others();
     }
 
     /// Examines the file of the program that was started. It may have ended already.
@@ -189,22 +338,14 @@ impl Watcher<'_> {
         };
         let parent = std::process::id();
         let path = std::fs::canonicalize(&path).unwrap_or(path);
-        let name = proc::name_of(pid, Some(&path));
-        let examine = || Finding {
+        let certain = Finding {
             pid,
             parent,
-            name,
+            name: proc::name_of(pid, Some(&path)),
             reason,
+            is_fork: false,
         };
-        let stat = Stat::of(pid);
-        let program = Program {
-            pid,
-            began: stat.map_or(0, |stat| stat.began),
-            path: Some(path),
-            image: stat.map_or((0, 0), |stat| stat.image),
-        };
-        self.sightings
-            .see(program, Duration::ZERO, || false, examine);
+        self.program = Some(certain).filter(|one| one.reason.is_certain());
     }
 
     fn list(&mut self, finding: Finding) {
@@ -213,6 +354,7 @@ impl Watcher<'_> {
             parent,
             name,
             reason,
+            ..
         } = finding;
         let pid = ProcessId::new(pid);
         if self.listed >= MAX_LISTED {
@@ -242,6 +384,20 @@ impl Watcher<'_> {
                 ),
             });
         }
+    }
+}
+
+/// Whether a process that is seen for the first time may be about to execute another program. It
+/// may if it executes the program of its parent process, or of another known process, which may
+/// have been its parent.
+fn is_fork(pid: u32, stat: &Stat, known: &BTreeMap<u32, KnownProcess>) -> bool {
+    let mut others = known.iter().filter(|(other, _)| **other != pid);
+    stat.is_fork() || stat.shows_image() && others.any(|(_, one)| one.image == stat.image)
+}
+
+impl KnownProcess {
+    fn is_young(&self, now: Duration) -> bool {
+        now.saturating_sub(self.since) < YOUNG_FOR
     }
 }
 

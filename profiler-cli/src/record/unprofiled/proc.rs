@@ -57,7 +57,7 @@ pub(super) struct Stat {
     /// When it began. Distinguishes the processes that get the same number one after the other.
     pub(super) began: u64,
     /// The addresses at which the system has placed its program and its first stack. They change
-    /// when the process executes a program. 0 if the system does not show them.
+    /// when the process executes a program. See [`Self::shows_image`].
     pub(super) image: (u64, u64),
     /// The processor time that it has used, in ticks of the system.
     pub(super) used: u64,
@@ -66,9 +66,22 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// `None` if there is no such process, or it has ended.
+    /// `None` if there is no such process, it has ended, or the number is that of a thread.
     pub(super) fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Whether the system shows where the program is. Where it does not, the address of the program
+    /// is 0 or 1, and that of the stack is 0.
+    pub(super) const fn shows_image(&self) -> bool {
+        self.image.1 != 0
+    }
+
+    /// Whether the process still executes the program of its parent process. False if the system
+    /// does not show that.
+    pub(super) fn is_fork(&self) -> bool {
+        let is_same = |parent: Self| parent.image == self.image;
+        self.shows_image() && Self::of(self.parent).is_some_and(is_same)
     }
 
     /// A process that began at this time and has used this time.
@@ -93,6 +106,10 @@ impl Stat {
             .first()
             .is_none_or(|state| matches!(*state, "Z" | "X"))
         {
+            return None;
+        }
+        // The exit signal of a thread that is not the first one of its process is -1.
+        if fields.get(38 - 3) == Some(&"-1") {
             return None;
         }
         let environment = number(50).zip(number(51));
@@ -123,10 +140,13 @@ pub(super) fn is_witness(pid: u32) -> bool {
     name.is_ok_and(|name| name.trim_ascii_end() == crate::record::witness::NAME.as_bytes())
 }
 
-/// Why a process that executes `program` does not record, if it does not.
-pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
-    if let Some(reason) = rights(pid) {
-        return reason;
+/// Why a process does not record, if it does not. `is_fork` says whether it still executes the
+/// program of its parent process.
+pub(super) fn reason(pid: u32, is_fork: bool) -> Reason {
+    match rights(pid) {
+        Some(Reason::OtherUser) if is_fork => {}
+        Some(reason) => return reason,
+        None => {}
     }
     // A program that only its owner may read is not visible here.
     match File::open(format!("/proc/{pid}/exe")).map(|file| elf::kind_of(&file)) {
@@ -141,7 +161,7 @@ pub(super) fn reason(pid: u32, program: Option<&Path>, parent: u32) -> Reason {
         }
         _ => {}
     }
-    if program.is_some() && program_of(parent).as_deref() == program {
+    if is_fork {
         Reason::Forked
     } else {
         Reason::Silent
@@ -193,6 +213,7 @@ fn read_some(path: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
     use test_support::patience::until;
@@ -220,12 +241,72 @@ mod tests {
         assert_eq!(Stat::of(pid).map(|process| process.parent), Some(own));
         assert_eq!(environment_has(pid, "A"), Some(true));
         assert_eq!(environment_has(pid, "B"), Some(false));
-        let program = program_of(pid);
-        let why = reason(pid, program.as_deref(), own);
-        assert_eq!(why, Reason::ClearedEnvironment);
+        assert_eq!(reason(pid, false), Reason::ClearedEnvironment);
+        assert!(!Stat::of(pid).unwrap().is_fork());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(Stat::of(pid), None);
+    }
+
+    #[test]
+    fn a_forked_process_is_told_from_one_that_has_executed_a_program() {
+        let script = "(while :; do sleep 0.05; done) & echo $!; exec cat";
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(shell.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let forked: u32 = line.trim().parse().unwrap();
+        let parent = Command::new("sh")
+            .args(["-c", "(while :; do sleep 0.05; done) & echo $!; wait"])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut parent = parent.unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(parent.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let subshell: u32 = line.trim().parse().unwrap();
+        assert!(Stat::of(subshell).unwrap().is_fork());
+        assert!(!Stat::of(shell.id()).unwrap().is_fork());
+        // Its parent executes another program soon.
+        assert!(until(|| !Stat::of(forked).unwrap().is_fork()));
+        for pid in [forked, subshell, parent.id()] {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        parent.wait().unwrap();
+    }
+
+    #[test]
+    fn the_number_of_a_thread_is_that_of_no_process() {
+        let (number, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = profiler_sys::spawn_quiet("test", move || {
+            let own = rustix::thread::gettid().as_raw_nonzero().get();
+            number.send(own.cast_unsigned()).unwrap();
+            let _ = ended.recv();
+        });
+        let own = told.recv().unwrap();
+        assert_eq!(Stat::of(own), None);
+        assert!(Stat::of(std::process::id()).is_some());
+        drop(end);
+        thread.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn an_image_that_the_system_hides_is_no_image() {
+        let line = |code: u64, stack: u64| {
+            let text = format!("7 (a) S 5 {}9 0 0 0 {code} 0 {stack} 0\n", "0 ".repeat(17));
+            Stat::parse(text.as_bytes()).unwrap()
+        };
+        assert!(!line(1, 0).shows_image() && !line(0, 0).shows_image());
+        assert!(line(4096, 8192).shows_image());
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub(super) enum Reason {
     Foreign,
     /// It is set-user-ID or similar.
     OtherRights,
-    /// It belongs to another user.
+    /// It belongs to another user and executes a program of its own: it cannot use the session's
+    /// directory.
     OtherUser,
     /// It does not know the address of the session.
     ClearedEnvironment,
@@ -30,7 +31,11 @@ impl Reason {
     pub(super) const fn is_certain(self) -> bool {
         matches!(
             self,
-            Self::Static | Self::Foreign | Self::OtherRights | Self::ClearedEnvironment
+            Self::Static
+                | Self::Foreign
+                | Self::OtherRights
+                | Self::OtherUser
+                | Self::ClearedEnvironment
         )
     }
 }

@@ -1,9 +1,12 @@
 //! What was seen of the processes below the program, and which of them are reported as not
 //! profiled.
 //!
-//! A pure state machine: facts in, reports out. A process that the session lists is never reported:
-//! the session may forget it later. Invariant: what it keeps is bounded, and about processes that
-//! ran in the last look.
+//! A pure state machine that turns facts into reports. A program that certainly makes no file is
+//! reported at once; the session ignores reports of processes that are recorded. Any other program,
+//! and a forked process, is reported if the session does not list it after some time. If the
+//! session lists it then, it is never reported, even if the session forgets it later.
+//! Invariants: the kept data is bounded, and describes only processes that ran at the last look at
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,14 +19,11 @@ const MAX: usize = 4096;
 /// The time for which a process must be seen before it is reported. In a shorter time, a program
 /// makes its file, and a program that contains the profiler joins.
 const SEEN_FOR: Duration = Duration::from_millis(60);
-/// The same for a process that certainly makes no file. It may contain the profiler.
+/// The same for a forked process that certainly makes no file.
 const SEEN_FOR_IF_CERTAIN: Duration = Duration::from_millis(20);
 /// The same for a process without a known reason, and for a forked process. Another session may
 /// record the process and reports that soon, and a forked process usually executes another program.
 const SEEN_FOR_IF_SILENT: Duration = Duration::from_millis(200);
-
-/// The same for a process that certainly makes no file and is listed.
-const SEEN_FOR_IF_LISTED: Duration = Duration::from_millis(300);
 
 /// A process that does not record, for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub(super) struct Finding {
     pub(super) parent: u32,
     pub(super) name: String,
     pub(super) reason: Reason,
+    /// Whether it still executes the program of its parent process. It may be about to execute
+    /// another one.
+    pub(super) is_fork: bool,
 }
 
 /// A program of a process.
@@ -51,10 +54,7 @@ pub(super) struct Program {
 struct Sighting {
     finding: Finding,
     first: Duration,
-    last: Duration,
     stage: Stage,
-    /// Whether the session has listed the process when it was asked last.
-    was_listed: bool,
 }
 
 /// How far a program is examined.
@@ -77,42 +77,68 @@ pub(super) struct Sightings {
 
 impl Sightings {
     /// Notes that a program was seen. `examine` is called when it is seen first, and once more when
-    /// it has been seen for long; `is_listed` says whether the session lists it, and is called in
-    /// each look afterwards. Returns what is to be reported at once.
+    /// it has been seen for long. `is_listed` says whether the session lists it, and is called
+    /// once, at that time. Returns what is to be reported at once.
     pub(super) fn see(
         &mut self,
-        program: Program,
+        program: &Program,
         now: Duration,
         is_listed: impl FnOnce() -> bool,
         examine: impl FnOnce() -> Finding,
     ) -> Option<Finding> {
-        if let Some(sighting) = self.seen.get_mut(&program) {
-            sighting.last = now;
-            return sighting.stays(is_listed, examine);
+        if let Some(sighting) = self.seen.get_mut(program) {
+            return sighting.stays(now, is_listed, examine);
         }
-        if self.seen.len() < MAX {
-            let sighting = Sighting {
-                finding: examine(),
-                first: now,
-                last: now,
-                stage: Stage::New,
-                was_listed: false,
-            };
-            self.seen.insert(program, sighting);
-        } else {
+        if self.seen.len() >= MAX {
             self.left_out += 1;
+            return None;
         }
-        None
+        let finding = examine();
+        let is_certain = finding.reason.is_certain() && !finding.is_fork;
+        let report = is_certain.then(|| finding.clone());
+        let stage = if is_certain {
+            Stage::Settled
+        } else {
+            Stage::New
+        };
+        let first = now;
+        self.seen.insert(
+            program.clone(),
+            Sighting {
+                finding,
+                first,
+                stage,
+            },
+        );
+        report
     }
 
-    /// Ends a look: forgets the programs of processes that have ended. Returns what is to be
-    /// reported of them. The programs that a process has executed before stay, because its present
-    /// program may be about to join.
-    pub(super) fn end_look(&mut self, runs: impl Fn(&Program) -> bool) -> Vec<Finding> {
+    /// Begins a look.
+    pub(super) fn begin_look(&mut self) {
         self.most_left_out = self.most_left_out.max(self.left_out);
         self.left_out = 0;
-        let gone = self.seen.extract_if(.., |program, _| !runs(program));
-        gone.filter_map(|(_, sighting)| sighting.rest()).collect()
+    }
+
+    /// Whether nothing more is to be found out about a program.
+    pub(super) fn is_settled(&self, program: &Program) -> bool {
+        let sighting = self.seen.get(program);
+        sighting.is_some_and(|sighting| sighting.stage == Stage::Settled)
+    }
+
+    /// Forgets the programs that a process has executed until now: it has ended, or executes
+    /// another one. Returns the last one if it certainly makes no file and was not reported.
+    pub(super) fn forget(&mut self, pid: u32) -> Option<Finding> {
+        let first = Program {
+            pid,
+            began: 0,
+            path: None,
+            image: (0, 0),
+        };
+        let own = self.seen.range(first..);
+        let own = own.take_while(|(program, _)| program.pid == pid);
+        let own: Vec<Program> = own.map(|(program, _)| program.clone()).collect();
+        let own = own.iter().filter_map(|program| self.seen.remove(program));
+        own.filter_map(Sighting::rest).last()
     }
 
     /// What is to be reported at the end of the recording.
@@ -131,6 +157,7 @@ impl Sighting {
     /// The program runs still.
     fn stays(
         &mut self,
+        now: Duration,
         is_listed: impl FnOnce() -> bool,
         examine: impl FnOnce() -> Finding,
     ) -> Option<Finding> {
@@ -139,22 +166,15 @@ impl Sighting {
             Reason::Forked | Reason::Silent => SEEN_FOR_IF_SILENT,
             _ => SEEN_FOR,
         };
-        if self.stage == Stage::Settled || self.last.saturating_sub(self.first) < least {
+        if self.stage == Stage::Settled || now.saturating_sub(self.first) < least {
             return None;
         }
-        self.was_listed = is_listed();
-        if self.was_listed {
-            // What is listed may be an earlier program of the process, whose end the session has
-            // not noticed. The session decides whether it is, if this program certainly makes no
-            // file.
-            let is_certain = self.finding.reason.is_certain();
-            if is_certain && self.last.saturating_sub(self.first) < SEEN_FOR_IF_LISTED {
-                return None;
-            }
-            self.stage = Stage::Settled;
-            return is_certain.then(|| self.finding.clone());
-        }
         self.stage = Stage::Settled;
+        // What is listed may be an earlier program of the process. A forked process has none.
+        let is_certain = self.finding.reason.is_certain() && !self.finding.is_fork;
+        if !is_certain && is_listed() {
+            return None;
+        }
         if self.finding.reason == Reason::Silent {
             self.finding = examine();
         }
@@ -164,8 +184,7 @@ impl Sighting {
     /// What is to be reported when the program has ended. A program that was seen briefly may have
     /// recorded, unless that is impossible.
     fn rest(self) -> Option<Finding> {
-        let is_new = self.stage == Stage::New && !self.was_listed;
-        let is_due = is_new && self.finding.reason.is_certain();
+        let is_due = self.stage == Stage::New && self.finding.reason.is_certain();
         is_due.then_some(self.finding)
     }
 }
@@ -183,6 +202,7 @@ mod tests {
             parent: 1,
             name: "program".to_owned(),
             reason,
+            is_fork: false,
         }
     }
 
@@ -197,55 +217,56 @@ mod tests {
 
     fn see(sightings: &mut Sightings, pid: u32, now: Duration, reason: Reason) -> Option<Finding> {
         let program = program(pid, 1, "/bin/program");
-        sightings.see(program, now, || false, || finding(pid, reason))
+        sightings.see(&program, now, || false, || finding(pid, reason))
     }
 
     #[test]
-    fn a_certain_reason_is_reported_once_when_the_process_stays() {
+    fn a_program_that_certainly_makes_no_file_is_reported_at_once_and_once() {
         let mut sightings = Sightings::default();
+        let reported = see(&mut sightings, 7, NOW, Reason::Static);
+        assert_eq!(reported, Some(finding(7, Reason::Static)));
         assert_eq!(see(&mut sightings, 7, NOW, Reason::Static), None);
-        let reported = see(&mut sightings, 7, LATER, Reason::Static);
-        assert_eq!(reported, Some(finding(7, Reason::Static)));
         assert_eq!(see(&mut sightings, 7, LATER, Reason::Static), None);
-        assert_eq!(sightings.rest(), []);
     }
 
     #[test]
-    fn a_program_without_a_file_is_reported_also_if_the_one_before_stays_listed() {
+    fn a_forked_process_is_reported_if_it_has_not_executed_a_program_soon() {
         let mut sightings = Sightings::default();
-        let mut see = |now: u64, reason: Reason| {
-            let program = program(7, 1, "/bin/program");
-            let now = Duration::from_millis(now);
-            sightings.see(program, now, || true, || finding(7, reason))
+        let forked = Finding {
+            is_fork: true,
+            ..finding(7, Reason::Static)
         };
-        assert_eq!(see(1000, Reason::Static), None);
-        assert_eq!(see(1100, Reason::Static), None);
-        let reported = see(1400, Reason::Static);
-        assert_eq!(reported, Some(finding(7, Reason::Static)));
-        assert_eq!(see(1500, Reason::Static), None, "once");
-        assert_eq!(sightings.rest(), []);
-    }
-
-    #[test]
-    fn a_short_process_is_reported_when_it_has_ended_if_the_reason_is_certain() {
-        let mut sightings = Sightings::default();
-        see(&mut sightings, 7, NOW, Reason::Static);
-        see(&mut sightings, 8, NOW, Reason::Forked);
-        assert_eq!(sightings.end_look(|_| true), []);
-        assert_eq!(sightings.end_look(|_| false), [finding(7, Reason::Static)]);
-        see(&mut sightings, 9, LATER, Reason::Static);
-        assert_eq!(sightings.rest(), [finding(9, Reason::Static)]);
+        let own = program(7, 1, "/bin/program");
+        for is_listed in [false, true] {
+            let mut sightings = Sightings::default();
+            let mut see = |now| sightings.see(&own, now, || is_listed, || forked.clone());
+            assert_eq!(see(NOW), None);
+            let reported = (!is_listed).then(|| forked.clone());
+            assert_eq!(see(NOW + SEEN_FOR_IF_CERTAIN), reported);
+            assert!(sightings.is_settled(&own));
+            assert_eq!(sightings.forget(7), None);
+        }
+        // It has ended soon.
+        let _ = sightings.see(&own, NOW, || false, || forked.clone());
+        assert_eq!(sightings.forget(8), None);
+        assert_eq!(sightings.forget(7), Some(forked));
         assert_eq!(sightings.rest(), []);
     }
 
     #[test]
     fn an_uncertain_reason_is_reported_once_if_the_process_stays() {
-        let mut sightings = Sightings::default();
-        assert_eq!(see(&mut sightings, 7, NOW, Reason::Forked), None);
-        let reported = see(&mut sightings, 7, LATER, Reason::Forked);
-        assert_eq!(reported, Some(finding(7, Reason::Forked)));
-        see(&mut sightings, 8, LATER, Reason::Forked);
-        assert_eq!(sightings.end_look(|_| false), []);
+        for (reason, least) in [
+            (Reason::ChangedPreload, SEEN_FOR),
+            (Reason::Forked, SEEN_FOR_IF_SILENT),
+        ] {
+            let mut sightings = Sightings::default();
+            assert_eq!(see(&mut sightings, 7, NOW, reason), None);
+            let early = NOW + least / 2;
+            assert_eq!(see(&mut sightings, 7, early, reason), None);
+            let reported = see(&mut sightings, 7, NOW + least, reason);
+            assert_eq!(reported, Some(finding(7, reason)));
+            assert_eq!(see(&mut sightings, 7, LATER, reason), None);
+        }
     }
 
     #[test]
@@ -253,24 +274,10 @@ mod tests {
         let mut sightings = Sightings::default();
         see(&mut sightings, 7, NOW, Reason::Silent);
         let own = program(7, 1, "/bin/program");
-        let reported = sightings.see(own, LATER, || true, || finding(7, Reason::Silent));
+        let reported = sightings.see(&own, LATER, || true, || finding(7, Reason::Silent));
         assert_eq!(reported, None);
         // The session has no entry of it any more.
         assert_eq!(see(&mut sightings, 7, 2 * LATER, Reason::Silent), None);
-        assert_eq!(sightings.end_look(|_| false), []);
-        assert_eq!(sightings.rest(), []);
-    }
-
-    #[test]
-    fn a_short_process_without_a_file_is_not_reported_if_the_session_has_listed_it() {
-        let mut sightings = Sightings::default();
-        see(&mut sightings, 7, NOW, Reason::Static);
-        let soon = NOW + SEEN_FOR_IF_LISTED / 2;
-        let own = program(7, 1, "/bin/program");
-        let reported = sightings.see(own, soon, || true, || finding(7, Reason::Static));
-        assert_eq!(reported, None);
-        assert_eq!(sightings.end_look(|_| false), []);
-        assert_eq!(sightings.rest(), []);
     }
 
     #[test]
@@ -287,25 +294,21 @@ mod tests {
         for other in [program(7, 1, "/bin/other"), program(7, 2, "/bin/program")] {
             let mut sightings = Sightings::default();
             see(&mut sightings, 7, NOW, Reason::Forked);
-            let mut see_other = |now| {
-                let examine = || finding(7, Reason::Static);
-                sightings.see(other.clone(), now, || false, examine)
-            };
-            assert_eq!(see_other(LATER), None);
-            assert_eq!(see_other(2 * LATER), Some(finding(7, Reason::Static)));
+            let examine = || finding(7, Reason::Static);
+            let reported = sightings.see(&other, LATER, || false, examine);
+            assert_eq!(reported, Some(finding(7, Reason::Static)));
         }
     }
 
     #[test]
     fn processes_beyond_the_maximum_are_counted_until_others_end() {
         let mut sightings = Sightings::default();
-        for pid in 0..10_000 {
-            see(&mut sightings, pid, NOW, Reason::Static);
-        }
-        assert_eq!(sightings.end_look(|_| true), []);
+        let reported = (0..10_000).filter_map(|pid| see(&mut sightings, pid, NOW, Reason::Static));
+        assert_eq!(reported.count(), MAX);
+        sightings.begin_look();
         assert_eq!(sightings.most_left_out(), 10_000 - MAX);
-        assert_eq!(sightings.end_look(|_| false).len(), MAX);
-        see(&mut sightings, 10_000, LATER, Reason::Static);
-        assert_eq!(sightings.rest().len(), 1);
+        assert_eq!(sightings.forget(3), None, "it was reported");
+        let reported = see(&mut sightings, 10_000, LATER, Reason::Static);
+        assert!(reported.is_some());
     }
 }

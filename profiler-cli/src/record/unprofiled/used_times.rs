@@ -20,17 +20,19 @@ pub(super) struct UsedTimes {
 }
 
 impl UsedTimes {
-    /// Notes what a look has found. Forgets other processes if there are too many, but not those
-    /// that are not recorded.
-    pub(super) fn note(&mut self, found: &BTreeMap<u32, Stat>) {
-        for (pid, stat) in found {
-            self.used.insert((*pid, stat.began), stat.used);
-        }
+    /// Forgets processes if there are too many, but neither those that run nor those that are not
+    /// recorded.
+    pub(super) fn limit(&mut self, runs: impl Fn(u32) -> bool) {
         if self.used.len() > MAX {
             let listed = &self.listed;
             self.used
-                .retain(|(pid, _), _| listed.contains(pid) || found.contains_key(pid));
+                .retain(|(pid, _), _| listed.contains(pid) || runs(*pid));
         }
+    }
+
+    /// Notes what a look has found.
+    pub(super) fn note(&mut self, pid: u32, stat: &Stat) {
+        self.used.insert((pid, stat.began), stat.used);
     }
 
     /// Notes that a process is not recorded.
@@ -63,8 +65,10 @@ mod tests {
         let mut times = UsedTimes::default();
         let stat = |began: u64, used: u64| Stat::test(began, used);
         let second = rustix::param::clock_ticks_per_second();
-        times.note(&[(1, stat(5, second)), (2, stat(5, second))].into());
-        times.note(&[(1, stat(5, 2 * second)), (3, stat(6, second))].into());
+        times.note(1, &stat(5, second));
+        times.note(2, &stat(5, second));
+        times.note(1, &stat(5, 2 * second));
+        times.note(3, &stat(6, second));
         let never = |_| false;
         assert_eq!(times.of_listed(never), Duration::ZERO);
         times.list(1);

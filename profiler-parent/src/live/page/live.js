@@ -1,9 +1,10 @@
 // The script of the live page: requests live.json once a second and shows it. `want` holds the
-// parameters of the request. flame.js shows the flame graph.
+// parameters of the request. flame.js shows the flame graph, and waits.js shows who waits for whom.
 //
 // Names come from the observed programs, so they are never inserted as HTML.
 
 import { flameGraph } from "./flame.js";
+import { waitGraph } from "./waits.js";
 
 const EVERY_MS = 1000;
 const want = {
@@ -217,6 +218,7 @@ function show({ session, groups, processes, counters, alerts, profiles }) {
   showProcesses(processes);
   showCounters(counters);
   showAlerts(alerts, session.at_ns);
+  showDeadlocks(session.deadlocks);
   showProfiles(profiles);
 }
 
@@ -376,6 +378,11 @@ function showAlerts(alerts, now) {
   }
 }
 
+function showDeadlocks(deadlocks) {
+  by("deadlocks").hidden = deadlocks.length === 0;
+  list(by("deadlocks-list"), deadlocks, (text) => text, (text) => [make("span", { class: "grow" }, text)]);
+}
+
 function showProfiles(profiles) {
   by("profiles").hidden = profiles.length === 0;
   by("capture").disabled = profiles.some((profile) => profile.state === "writing");
@@ -503,11 +510,14 @@ for (const id of ["marker-name", "marker-process", "marker-min"]) by(id).addEven
 
 const flames = flameGraph({ by, make, ask, time, whole, digits, fill, mark, keepInPlace, isPaused: () => paused });
 
+const waits = waitGraph({ by, ask, time, digits, fill, keepInPlace, isPaused: () => paused });
+
 setInterval(() => {
   if (paused || document.hidden) return;
   refresh();
   refreshMarkers();
   flames.refresh();
+  waits.refresh();
 }, EVERY_MS);
 refresh();
 flames.refresh();

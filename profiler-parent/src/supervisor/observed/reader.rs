@@ -28,11 +28,11 @@ use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
 use super::wait_names::WaitNames;
 use super::{ObservedEvent, ReaderProgress};
-use crate::process_table::{ObservedTime, UnprofiledProcess};
+use crate::process_table::ObservedTime;
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
 use beginnings::Met;
-use outside_beginnings::TRIED_FOR;
+use outside_beginnings::OutsideNewcomer;
 
 /// The time between two passes while programs run. While all are idle, it is longer, see `turns`.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -87,8 +87,7 @@ pub(super) struct ObservedReader {
     /// The samples of the processes without a file.
     system_samples: SystemSamples,
     /// Processes without a file, to be observed from outside after the present pass.
-    /// Each has the time up to which this is tried.
-    newcomers: Vec<(UnprofiledProcess, Instant)>,
+    newcomers: Vec<OutsideNewcomer>,
     is_paused: bool,
     /// The processor time of the programs that have ended.
     time_of_ended: ObservedTime,
@@ -157,9 +156,10 @@ impl ObservedReader {
     /// Runs until the session ends.
     pub(super) fn run(mut self) {
         loop {
-            match self.orders.recv_deadline(self.next_pass) {
+            match self.orders.recv_deadline(self.wait_deadline()) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
+                Err(RecvTimeoutError::Timeout) if now() < self.next_pass => {}
                 Err(RecvTimeoutError::Timeout) => {
                     self.pass(false);
                     let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);
@@ -293,9 +293,7 @@ impl ObservedReader {
                 self.end_outside(pid, Ending::Recorder);
                 self.end_earlier_program(pid);
             }
-            ReaderCommand::ObserveOutside(process) => {
-                self.newcomers.push((process, now() + TRIED_FOR))
-            }
+            ReaderCommand::ObserveOutside(process) => self.add_newcomer(process),
             ReaderCommand::Pause(is_paused) => self.pause(is_paused),
             ReaderCommand::Meet(met) => self.meetings.push(met),
             ReaderCommand::End => {}

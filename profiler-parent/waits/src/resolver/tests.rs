@@ -85,16 +85,78 @@ fn a_connection_on_this_machine_leads_to_the_process_at_its_other_end() {
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let _server = listener.accept().unwrap();
     let own = std::process::id();
-    let target = resolve(
-        call(libc::SYS_recvfrom, [descriptor(&client), 0, 0]),
-        &[own],
-    );
-    assert_eq!(told(target), (WaitKind::Tcp, Holders::Processes(vec![own])));
+    // A process that another test forks has all descriptors until it executes a program.
+    let is_own = |_| {
+        let wait = call(libc::SYS_recvfrom, [descriptor(&client), 0, 0]);
+        told(resolve(wait, &[own])) == (WaitKind::Tcp, Holders::Processes(vec![own]))
+    };
+    assert!((0..100).any(is_own));
     let listens = resolve(
         call(libc::SYS_accept4, [descriptor(&listener), 0, 0]),
         &[own],
     );
     assert_eq!(listens.holders, Holders::Unknown);
+}
+
+#[test]
+fn a_pipe_that_others_read_too_ends_no_wait_for_a_set() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut child = Command::new("cat")
+        .stdin(reader.try_clone().unwrap())
+        .spawn()
+        .unwrap();
+    let (own, other) = (std::process::id(), child.id());
+    let wait_in = |process: u32, number: i32| {
+        let mut memory = |_: u64, room: &mut [u8]| {
+            let [low, high] = libc::POLLIN.to_ne_bytes();
+            room.copy_from_slice(&[&number.to_ne_bytes()[..], &[low, high, 0, 0]].concat());
+            true
+        };
+        let set = call(libc::SYS_ppoll, [64, 1, 0]);
+        let processes = || vec![own, other];
+        let here = (process, process);
+        let mut resolver = WaitResolver::without_pauses();
+        resolver
+            .resolve(here, &set, &processes, &mut memory)
+            .unwrap()
+    };
+    // As a job server, whose jobs have inherited the pipe.
+    let of_jobs = wait_in(own, reader.as_raw_fd());
+    let Holders::Processes(children) = &of_jobs.holders else {
+        panic!("{of_jobs:?}");
+    };
+    assert!(of_jobs.kind == WaitKind::Process && children.contains(&other));
+    // As a process that wants to know when its parent ends.
+    assert_eq!(wait_in(other, 0).holders, Holders::Unknown);
+    drop(writer);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_process_that_selects_a_pipe_of_its_own_waits_for_its_children() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let own = std::process::id();
+    let number = usize::try_from(reader.as_raw_fd()).unwrap();
+    let mut set = |_: u64, room: &mut [u8]| {
+        room.fill(0);
+        room[number / 8] = 1 << (number % 8);
+        true
+    };
+    let count = u64::try_from(number + 1).unwrap();
+    let wait = call(libc::SYS_pselect6, [count, 64, 0]);
+    let mut for_child = |_| {
+        let mut resolver = WaitResolver::without_pauses();
+        let target = resolver.resolve((own, own), &wait, &|| vec![own], &mut set);
+        let target = target.unwrap();
+        let is_child = |all: &Vec<u32>| all.contains(&child.id());
+        target.kind == WaitKind::Process
+            && matches!(&target.holders, Holders::Processes(all) if is_child(all))
+    };
+    // A process that another test forks has all descriptors until it executes a program.
+    assert!((0..100).any(&mut for_child));
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }
 
 /// The operations on a word that only one process uses, and on one that several share.

@@ -181,6 +181,35 @@ fn before_a_process_begins_its_parent_is_on_the_path() {
     assert_eq!(all.iter().map(|(_, _, ns)| ns).sum::<i64>(), 60);
 }
 
+#[test]
+fn of_several_children_the_one_that_has_ended_at_the_end_of_the_wait_is_on_the_path() {
+    // Process 1 waits for any child: for 3 and then for 4, while 2 sleeps in the background.
+    let mut timeline = timeline(&[
+        &[(10, false, "wait", None), (20, false, "wait", None)],
+        &[(40, false, "sleep", None)],
+        &[(10, true, "first", None)],
+        &[(20, true, "second", None)],
+    ]);
+    timeline.processes[3].threads[0].pieces[0].time.start_ns = 10 * UNIT;
+    for (piece, children) in [(0, vec![2, 3]), (1, vec![2, 4])] {
+        let child = |number| Numbered {
+            name: format!("p{number}"),
+            number,
+        };
+        let label = timeline.places.label_id(WaitLabel {
+            whom: Awaited::Processes(children.into_iter().map(child).collect()),
+            kind: "process".to_owned(),
+        });
+        timeline.processes[0].threads[0].pieces[piece].place.label = Some(label);
+    }
+    let path = path_in(&timeline, 0, 20);
+    let segment = |process: &str, function: &str| (process.to_owned(), function.to_owned(), 10);
+    assert_eq!(
+        told(&path),
+        [segment("p3", "first"), segment("p4", "second")]
+    );
+}
+
 fn rows() -> impl Strategy<Value = Vec<(i64, bool, usize, Option<u32>)>> {
     let row = (
         1..30_i64,

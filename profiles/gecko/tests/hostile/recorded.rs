@@ -1,5 +1,6 @@
 //! A recorded pool with every kind of content. Used by `hostile_pools`, by
-//! `profiler-parent/tests/foreign_pools.rs` and by fuzz targets, which mutate it.
+//! `profiler-parent/tests/foreign_pools.rs`, by `profiler-parent/flame/tests/foreign_samples.rs`
+//! and by fuzz targets, which mutate it.
 
 use std::cell::RefCell;
 use std::os::unix::fs::FileExt;

@@ -101,6 +101,8 @@ impl OutsideProcess {
     /// Why its threads have no stacks while they run, if they have none.
     pub(super) fn refusal(&self) -> Option<String> {
         match &self.events {
+            // The process has ended, so it has no further time without stacks.
+            Err(EventError::Ended) => None,
             Err(error) => Some(format!(
                 "its threads have no stacks while they run: {error}"
             )),

@@ -230,6 +230,7 @@ impl ObservedReader {
             start: Some(arrival.start).filter(|start| start.get() != 0),
             base_ns,
             began: Timestamp::from_raw(header.began),
+            is_outside: file.is_outside(),
         };
         process.set_place(place.pid, place.start);
         if arrival.is_hidden {

@@ -26,13 +26,78 @@ use super::super::reading::Reading;
 use super::beginnings::Unplaced;
 use super::{LOOKS, ObservedReader};
 use crate::process_table::UnprofiledProcess;
-use crate::sys::{ProcessFacts, facts_of};
+use crate::sys::{ProcessFacts, ProgramImage, facts_of};
 
 /// The time between two steps of the clock that tells when a process began.
 const STEP_NS: u64 = 1_000_000_000 / 100;
 
-/// How long the beginning is tried.
-pub(super) const TRIED_FOR: Duration = Duration::from_millis(500);
+/// How long the beginning is tried while an earlier program of the process may be known.
+const TRIED_FOR: Duration = Duration::from_millis(500);
+/// The maximum number of processes whose beginning is tried at once. The others follow soon.
+const MAX_AT_ONCE: usize = 32;
+/// The time until the second try. It doubles with each try: a process that has just executed its
+/// program is known as the earlier program for some milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A process to be observed from outside.
+#[derive(Debug)]
+pub(super) struct OutsideNewcomer {
+    process: UnprofiledProcess,
+    /// With `image`, the program that was reported. A program that the process executes later is
+    /// reported again.
+    start: Option<ProcessStart>,
+    image: Option<ProgramImage>,
+    /// The time up to which it is tried while the session knows a program of the process.
+    until: Instant,
+    next: Instant,
+    pause: Duration,
+    /// Whether there was no memory for its pool at the last try.
+    lacks_memory: bool,
+}
+
+impl OutsideNewcomer {
+    fn new(process: UnprofiledProcess) -> Self {
+        let facts = facts_of(process.pid);
+        let now = now();
+        Self {
+            start: facts.map(|facts| facts.start),
+            image: facts.and_then(|facts| facts.image),
+            process,
+            until: now + TRIED_FOR,
+            next: now,
+            pause: FIRST_PAUSE,
+            lacks_memory: false,
+        }
+    }
+
+    /// Whether these are the facts of another process, which has got the number of this one.
+    fn is_reused(&self, facts: &ProcessFacts) -> bool {
+        self.start.is_some_and(|start| start != facts.start)
+    }
+
+    /// Whether the process executes another program than the one that was reported.
+    fn has_executed(&self, facts: &ProcessFacts) -> bool {
+        let images = self.image.zip(facts.image);
+        images.is_some_and(|(reported, present)| reported != present)
+    }
+
+    /// The process as one that has ended before it could be observed.
+    fn unprofiled(self) -> UnprofiledProcess {
+        let mut process = self.process;
+        if self.lacks_memory {
+            process.why += ", and there was no memory for its pool";
+        }
+        process
+    }
+
+    /// The same process, to be tried again.
+    fn again(mut self) -> Self {
+        self.next = now() + self.pause;
+        self.pause = LONGEST_PAUSE.min(2 * self.pause);
+        self
+    }
+}
 
 /// Whether this process can open another descriptor at present.
 fn has_descriptors() -> bool {
@@ -40,25 +105,63 @@ fn has_descriptors() -> bool {
 }
 
 impl ObservedReader {
-    /// Observes the processes for which the application has asked. Not within a pass.
+    /// Notes a process for which the application has asked. An earlier program of the process is
+    /// not tried any more.
+    pub(super) fn add_newcomer(&mut self, process: UnprofiledProcess) {
+        self.newcomers.retain(|one| one.process.pid != process.pid);
+        self.newcomers.push(OutsideNewcomer::new(process));
+    }
+
+    /// Observes the processes for which the application has asked: all of them if a capture waits
+    /// for that. Not within a pass.
     pub(super) fn observe_newcomers(&mut self) {
-        for (process, until) in std::mem::take(&mut self.newcomers) {
-            self.observe_outside(process, until);
+        let most = if self.meetings.is_empty() {
+            MAX_AT_ONCE
+        } else {
+            usize::MAX
+        };
+        let now = now();
+        let mut due = Vec::new();
+        let mut rest = Vec::new();
+        for newcomer in std::mem::take(&mut self.newcomers) {
+            if newcomer.next <= now && due.len() < most {
+                due.push(newcomer);
+            } else {
+                rest.push(newcomer);
+            }
+        }
+        self.newcomers = rest;
+        for newcomer in due {
+            if let Some(newcomer) = self.observe_outside(newcomer) {
+                self.newcomers.push(newcomer.again());
+            }
         }
     }
 
-    /// Observes a process from outside. Lists it with the reason if that is not possible.
-    fn observe_outside(&mut self, process: UnprofiledProcess, until: Instant) {
-        let Some(facts) = facts_of(process.pid) else {
+    /// The time up to which the reader waits for a command: the next pass or the next try.
+    pub(super) fn wait_deadline(&self) -> Instant {
+        let next = self.newcomers.iter().map(|newcomer| newcomer.next).min();
+        next.map_or(self.next_pass, |next| next.min(self.next_pass))
+    }
+
+    /// Observes a process from outside. Lists it with the reason if that is not possible. Returns
+    /// it if it is to be tried again.
+    fn observe_outside(&mut self, mut newcomer: OutsideNewcomer) -> Option<OutsideNewcomer> {
+        let pid = newcomer.process.pid;
+        let facts = facts_of(pid).filter(|facts| !newcomer.is_reused(facts));
+        let Some(facts) = facts else {
+            if !has_descriptors() {
+                return Some(newcomer);
+            }
             // Its file may be among the unread ones.
             self.looks_left = LOOKS;
             self.look_for_files();
-            return self.list_unprofiled(process, None);
+            self.list_unprofiled(newcomer.unprofiled(), None);
+            return None;
         };
-        let pid = process.pid;
-        let processes = &self.context.processes;
-        if processes.records_itself(pid) {
-            return;
+        let records_itself = self.context.processes.records_itself(pid);
+        if newcomer.has_executed(&facts) || records_itself {
+            return None;
         }
         self.read_outside(pid);
         self.end_earlier_program(pid);
@@ -68,13 +171,20 @@ impl ObservedReader {
             || self.has_unread_file(pid);
         if is_known {
             // That may be an earlier program of the process, whose end is not noted everywhere yet.
-            if now() < until {
-                self.newcomers.push((process, until));
-            }
-            return;
+            return (now() < newcomer.until).then_some(newcomer);
         }
-        if let Err(process) = self.begin_outside(process, facts) {
-            self.list_unprofiled(process, Some(facts));
+        match self.begin_outside(&newcomer.process, facts) {
+            Ok(()) => None,
+            Err(Unplaced::Later) => {
+                newcomer.lacks_memory = true;
+                Some(newcomer)
+            }
+            Err(Unplaced::Never(why)) => {
+                let mut process = newcomer.process;
+                process.why = format!("{}, and {why}", process.why);
+                self.list_unprofiled(process, Some(facts));
+                None
+            }
         }
     }
 
@@ -113,15 +223,15 @@ impl ObservedReader {
         programs.any(|reading| reading.program.pid == pid)
     }
 
-    /// Begins to observe a process from outside. Returns it if it gets no pool.
+    /// Begins to observe a process from outside, if it gets a pool.
     fn begin_outside(
         &mut self,
-        process: UnprofiledProcess,
+        process: &UnprofiledProcess,
         facts: ProcessFacts,
-    ) -> Result<(), UnprofiledProcess> {
+    ) -> Result<(), Unplaced> {
         let pid = process.pid;
         let Ok(Some(descriptor)) = descriptor_of(pid) else {
-            return Err(process);
+            return Err(Unplaced::Never("it has ended".to_owned()));
         };
         let arrival = Arrival {
             pid,
@@ -137,6 +247,7 @@ impl ObservedReader {
             start: Some(facts.start),
             base_ns,
             began,
+            is_outside: true,
         };
         let mut clock = ObservedClock::new(&place);
         clock.has_run();
@@ -149,15 +260,11 @@ impl ObservedReader {
             began_cpu_ns: base_ns.max(1),
             ..ObservedHeader::default()
         };
-        let placed = self.place(&arrival, &header).map_err(|unplaced| {
-            let why = match unplaced {
-                Unplaced::Later => "there is no memory for its pool at present".to_owned(),
-                Unplaced::Never(why) => why,
-            };
-            UnprofiledProcess {
-                why: format!("{}, and {why}", process.why),
-                ..process.clone()
-            }
+        let placed = self.place(&arrival, &header);
+        let placed = placed.inspect_err(|_| {
+            // For the next try.
+            self.replaced
+                .insert(pid, Some(base_ns).filter(|base| *base > 0));
         })?;
         let interval_ns = self.context.params.interval_ns.max(SHORTEST_INTERVAL_NS);
         let converter = self.context.time.converter();
