@@ -156,7 +156,10 @@ impl ObservedReader {
             // Its file may be among the unread ones.
             self.looks_left = LOOKS;
             self.look_for_files();
-            self.list_unprofiled(newcomer.unprofiled(), None);
+            // A file that cannot be read for lack of descriptors is read later.
+            if !self.has_unread_file(pid) {
+                self.list_unprofiled(newcomer.unprofiled(), None);
+            }
             return None;
         };
         let records_itself = self.context.processes.records_itself(pid);
