@@ -6,10 +6,10 @@ use integration_tests::{own_process, tools};
 
 use crate::command_record_support::Recording;
 
-/// Leaves a process that runs until the pipe is opened and closed. Ends once the process executes
-/// its program.
+/// Leaves a process that runs until the pipe is opened and closed. Ends once the process waits for
+/// that: its libraries are loaded then.
 const LEAVES: &str = "mkfifo pipe; setsid cat pipe </dev/null >/dev/null 2>&1 & \
-    until read name </proc/$!/comm && [ $name = cat ]; do :; done; exit 4";
+    until read stat </proc/$!/stat && [ \"${stat#*(cat) S}\" != \"$stat\" ]; do :; done; exit 4";
 
 /// Lets the process end that was left.
 fn release(pipe: &std::path::Path) -> anyhow::Result<()> {
