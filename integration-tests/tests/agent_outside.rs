@@ -2,13 +2,16 @@
 //! outside: always with their time and their waits, and with their stacks where the system permits
 //! perf events.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use anyhow::Context;
 use integration_tests::foreign::{Recorded, Workplace};
 use integration_tests::{own_process, tools};
 
 use crate::agent_record::{SPIN, does_the_same, text, used_by};
+use crate::live_support::Page;
 
 /// Uses as much processor time as the first argument says, then executes the other ones with an
 /// empty environment.
@@ -284,17 +287,37 @@ fn all_programs_without_a_file_that_begin_at_once_are_recorded() -> anyhow::Resu
     own_process!();
     const COUNT: usize = 200;
     let place = Workplace::new()?;
-    let waits = "#include <unistd.h>\nint main(void) { return sleep(4); }\n";
+    let waits = "#include <unistd.h>\nint main(void) { char c; return read(0, &c, 1); }\n";
     let waits = place.compile("waits", waits, &["-static"])?;
-    let script = format!(
-        "for i in $(seq {COUNT}); do '{}' & done; wait",
-        text(&waits)
-    );
-    let recorded = place.record(&["sh", "-c", &script])?;
-    let verdicts = recorded.verdicts("waits")?;
-    let complete = verdicts.iter().filter(|verdict| *verdict == "complete");
-    assert_eq!(complete.count(), COUNT, "{verdicts:?}");
-    assert_eq!(verdicts.len(), COUNT, "{verdicts:?}");
+    let begin = format!("'{}' <&3 &", text(&waits));
+    let script = format!("exec 3<&0; for i in $(seq {COUNT}); do {begin} done; wait");
+    let mut command = Command::new(tools::profiler()?);
+    command.args(["record", "-o", "out.json", "--live", "127.0.0.1:0", "--"]);
+    command
+        .args(["sh", "-c", &script])
+        .current_dir(place.path());
+    command.env("XDG_CACHE_HOME", tools::cache()?);
+    let mut running = command
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(running.stderr.take().context("a pipe")?).lines();
+    let url =
+        lines.find_map(|line| Some(line.ok()?.strip_prefix("profiler: live at ")?.to_owned()));
+    let page = Page::parse(url.context("no address")?.trim())?;
+    page.until("processes.json?ptop=all", |listing| {
+        let rows = listing["rows"].as_array().into_iter().flatten();
+        let recorded = rows.filter(|row| row["name"] == "waits" && row["state"] == "recording");
+        recorded.count() == COUNT
+    })?;
+    drop(running.stdin.take());
+    let said: Vec<String> = lines.map_while(Result::ok).collect();
+    running.wait()?;
+    let info = tools::info(&place.path().join("out.json"))?;
+    let rows = info["processes"].as_array().into_iter().flatten();
+    let own: Vec<_> = rows.filter(|row| row["name"] == "waits").collect();
+    let complete = own.iter().filter(|row| row["verdict"] == "complete");
+    assert_eq!((complete.count(), own.len()), (COUNT, COUNT), "{said:?}");
     Ok(())
 }
 

@@ -40,9 +40,8 @@ pub(super) fn waits(report: &WaitReport, top: usize) -> Vec<String> {
     let short = report.threads.len() - shown.len();
     if short > 0 {
         lines.push(String::new());
-        let threads = if short == 1 { "thread" } else { "threads" };
         lines.push(format!(
-            "{short} {threads} with less than {LEAST_LIFE_MS} ms of samples not shown; --json has all."
+            "Threads with less than {LEAST_LIFE_MS} ms of samples are not shown: {short}. --json has all."
         ));
     }
     lines

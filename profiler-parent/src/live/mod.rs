@@ -31,7 +31,7 @@
 //!
 //! | path | content |
 //! |---|---|
-//! | `GET` (no further path), `GET live.css`, `GET live.js`, `GET flame.js`, `GET waits.js` | the page |
+//! | `GET` (no further path), `live.css`, `live.js`, `flame.js`, `waits.js` | the page |
 //! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once |
 //! | `GET session.json` | time, memory limit, memory in use, deadlocks |
 //! | `GET groups.json` | groups merged over processes |

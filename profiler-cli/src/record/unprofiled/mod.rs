@@ -8,8 +8,8 @@
 //! ```text
 //! look at new processes   the processes with new numbers ([`new_numbers`]), and the young ones,
 //!                         which may execute another program. Every 10 to 20 ms
-//! look at all             the tree of processes below this one, and what became of those that were
-//!                         seen before. Costs some microseconds per thread of the tree
+//! look at all             the tree of processes below this one, and all processes that were found
+//!                         before. Costs some microseconds per thread of the tree
 //! ```
 //!
 //! The pauses grow with the processor time that looks cost, so looks at new processes use at most a
@@ -204,11 +204,8 @@ impl Watcher<'_> {
     fn look_at_new(&mut self, now: Duration) {
         self.sightings.begin_look();
         self.look_at_known(now, |process| process.is_young(now));
-        let Some(numbers) = &mut self.numbers else {
-            return;
-        };
-        let Some(new) = numbers.take() else {
-            self.next_look_at_all = now; // it costs less if there are many
+        // If there are too many, the next look at all processes finds them.
+        let Some(new) = self.numbers.as_mut().and_then(NewNumbers::take) else {
             return;
         };
         let mut new: Vec<(u32, Stat)> = new.filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
