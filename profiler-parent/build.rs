@@ -1,5 +1,6 @@
-//! Sets `cfg(observing)` if programs that do not call the profiler can be observed: the feature
-//! `observed`, on Linux, on a processor whose stacks the profiler reads.
+//! Sets `cfg(naming_waits)` if a session can find out for whom threads wait: on Linux, on a
+//! processor whose stacks the profiler reads. Sets `cfg(observing)` if it can also observe programs
+//! that do not call the profiler: with the feature `observed`.
 
 use std::env;
 
@@ -9,7 +10,11 @@ fn main() {
     let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     let is_supported =
         target("OS") == "linux" && ["x86_64", "aarch64"].contains(&target("ARCH").as_str());
-    if has("CARGO_FEATURE_OBSERVED") && is_supported && !has("CARGO_CFG_PROFILER_PORTABLE") {
+    if !is_supported || has("CARGO_CFG_PROFILER_PORTABLE") {
+        return;
+    }
+    println!("cargo:rustc-cfg=naming_waits");
+    if has("CARGO_FEATURE_OBSERVED") {
         println!("cargo:rustc-cfg=observing");
     }
 }

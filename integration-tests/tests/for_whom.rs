@@ -16,11 +16,22 @@ use crate::live_support::Page;
 #[test]
 fn each_wait_has_the_process_or_thread_that_can_end_it() -> anyhow::Result<()> {
     own_process!();
+    check_holders(false)
+}
+
+#[test]
+fn each_wait_of_a_process_that_records_itself_has_its_holder() -> anyhow::Result<()> {
+    own_process!();
+    check_holders(true)
+}
+
+/// Every kind of wait is named, and none wrongly.
+fn check_holders(records_itself: bool) -> anyhow::Result<()> {
     let mut named = BTreeSet::new();
     let mut last = None;
     // On a busy machine, a wait may end before a look finds it.
     for _ in 0..5 {
-        let known = KnownHolders::of(&KnownRun::of_holders(400, 1)?)?;
+        let known = KnownHolders::of(&KnownRun::of_holders(400, 1, records_itself)?)?;
         ensure!(known.functions.len() == 16, "{known:?}");
         for (function, times) in &known.functions {
             ensure!(times.wrong_ms == 0.0, "{function}: {times:?}");

@@ -13,6 +13,7 @@
 //! more than a small multiple of the frame.
 
 use profiler_core::internal::codec::CodecError;
+use profiler_core::internal::waits::{MAX_ASKED_WAITS, NamedWait};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -86,6 +87,7 @@ impl Message for ToChild {
                 check_filters(&params.filters)
             }
             Self::GatherProfile { spec, .. } => check_categories(&spec.categories),
+            Self::NamedWaits { waits } => check_named(waits),
             _ => Ok(()),
         }
     }
@@ -105,6 +107,7 @@ impl Message for ToParent {
                 ..
             } => at_most("failure text", why.len(), limits::MAX_FAILURE_BYTES),
             Self::ChunkManagerUpdate(update) => check_update(update),
+            Self::AskedWaits { waits } => at_most("list of waits", waits.len(), MAX_ASKED_WAITS),
             Self::Done { .. } | Self::Profile { .. } | Self::ShutdownProfile { .. } => Ok(()),
         }
     }
@@ -145,6 +148,12 @@ fn check_update(
         ),
         ManagerUpdate::None | ManagerUpdate::Final => Ok(()),
     }
+}
+
+fn check_named(waits: &[NamedWait]) -> Result<(), ProtocolError> {
+    at_most("list of waits", waits.len(), MAX_ASKED_WAITS)?;
+    let mut names = waits.iter().filter_map(|wait| wait.name.as_ref());
+    names.try_for_each(|name| at_most("name of a wait", name.len(), limits::MAX_WAIT_NAME_BYTES))
 }
 
 fn check_filters(filters: &[String]) -> Result<(), ProtocolError> {

@@ -11,6 +11,9 @@ pub const MAX_FRAME_BYTES: usize = 64 * 1024;
 /// Longest process name, in bytes.
 pub const MAX_NAME_BYTES: usize = 256;
 
+/// Longest name of a wait, in bytes.
+pub const MAX_WAIT_NAME_BYTES: usize = 512;
+
 /// Longest location text of a progress report, in bytes.
 pub const MAX_LOCATION_BYTES: usize = 256;
 

@@ -13,6 +13,7 @@ use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::profile_spec::{ProcessSummary, ProfileSpec};
+use profiler_core::internal::waits::{AskedWait, NamedWait};
 use profiler_core::session::SessionParams;
 use profiler_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -243,6 +244,11 @@ pub enum ToChild {
         /// The capture.
         id: GatherId,
     },
+    /// Answers [`ToParent::AskedWaits`].
+    NamedWaits {
+        /// The waits whose holders were looked up; not necessarily all.
+        waits: Vec<NamedWait>,
+    },
 }
 
 /// A message from a child to the parent.
@@ -277,6 +283,12 @@ pub enum ToParent {
     ShutdownProfile {
         /// Bytes of JSON in the part file.
         length: u64,
+    },
+    /// Asks for whom threads of the child wait. A child asks again only after the answer,
+    /// [`ToChild::NamedWaits`], and not at once.
+    AskedWaits {
+        /// The threads.
+        waits: Vec<AskedWait>,
     },
 }
 

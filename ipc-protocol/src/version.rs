@@ -4,4 +4,4 @@
 //! variables and the messages can both use it.
 
 /// The version of the protocol. Both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;

@@ -41,6 +41,17 @@ impl Control {
         if session::is_active() {
             session::set_chunk_listener(Some(self.updates.listener()));
         }
+        let outgoing = self.outgoing.clone();
+        session::set_wait_listener(Some(Box::new(move |waits| {
+            outgoing.send(&ToParent::AskedWaits { waits });
+        })));
+        let ended = self.hear(&mut receiver);
+        session::set_wait_listener(None);
+        ended
+    }
+
+    /// Handles messages until the channel ends.
+    fn hear(&mut self, receiver: &mut Receiver<ToChild>) -> Result<(), TransportError> {
         let mut welcome = false;
         loop {
             match receiver.recv() {
@@ -100,6 +111,7 @@ impl Control {
             ToChild::GatherProfile { id, spec } => self.gathers.start(id, spec),
             ToChild::CancelGather { id } => self.gathers.cancel(id),
             ToChild::GetGatherProfileProgress { id } => self.gathers.report_progress(id),
+            ToChild::NamedWaits { waits } => session::name_waits(waits),
         }
     }
 

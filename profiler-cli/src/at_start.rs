@@ -7,15 +7,20 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
 use std::ffi::c_char;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// The ignored signals: bit `N - 1` is signal `N`.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// The closed standard streams: bit `N` is descriptor `N`.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 /// The first argument, where the system shows it, and the bytes of all arguments.
+#[cfg(target_os = "linux")]
 static ARGUMENTS: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+#[cfg(target_os = "linux")]
 static ARGUMENT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(target_os = "linux")]
@@ -36,6 +41,7 @@ pub(crate) fn closed_streams() -> impl Iterator<Item = i32> {
 
 /// Where the system reads the arguments that it shows, and their bytes. Empty where that is not
 /// noted.
+#[cfg(target_os = "linux")]
 pub(crate) fn shown_arguments() -> (*mut u8, usize) {
     let bytes = ARGUMENT_BYTES.load(Ordering::Relaxed);
     (ARGUMENTS.load(Ordering::Relaxed), bytes)

@@ -204,3 +204,9 @@ pub mod sys {
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     pub use crate::sys::{ProcessStat, open_process};
 }
+
+pub mod waits {
+    //! See `sampler::asked_waits` in the sources: for whom the threads of a process wait.
+
+    pub use crate::sampler::asked_waits::{AskedWait, MAX_ASKED_WAITS, NamedWait};
+}

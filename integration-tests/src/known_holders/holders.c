@@ -1,6 +1,7 @@
 /* Waits in one function for each kind of wait. Prints the function and the number of the process or
    thread that ends the wait, one line each. The first argument is the length of a wait, in
-   milliseconds; the second is the number of waits of each kind. */
+   milliseconds; the second is the number of waits of each kind. With -DRECORDS, the process records
+   itself. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +22,11 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef RECORDS
+#include "profiler.h"
+#else
+static int mpprof_join(void) { return 0; }
+#endif
 static volatile int sink;
 static void need(int failed) { if (failed) abort(); }
 static long ms = 400;
@@ -207,6 +213,7 @@ static void wait_in_all_ways(void) {
 }
 int main(int count, char **words) {
     if (count != 3) return 2;
+    mpprof_join();
     ms = atol(words[1]);
     for (long i = atol(words[2]); i > 0; i--) wait_in_all_ways();
     return 0;

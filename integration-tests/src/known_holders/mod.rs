@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::foreign::Workplace;
+use crate::known_waits::compile;
 use crate::tools;
 
 const HOLDERS: &str = include_str!("holders.c");
@@ -25,13 +26,14 @@ pub struct KnownRun {
 }
 
 impl KnownRun {
-    /// Records a run of `holders.c`: waits of this length, this many of each kind.
+    /// Records a run of `holders.c`: waits of this length, this many of each kind. With
+    /// `records_itself`, the waiting process has a recorder of its own.
     ///
     /// # Errors
     /// When the program cannot be compiled or recorded.
-    pub fn of_holders(milliseconds: u32, count: u32) -> Result<Self> {
+    pub fn of_holders(milliseconds: u32, count: u32, records_itself: bool) -> Result<Self> {
         let words = [milliseconds.to_string(), count.to_string()];
-        Self::record(HOLDERS, &words)
+        Self::record(HOLDERS, &words, records_itself)
     }
 
     /// Records a run of `path.c` with this many rounds.
@@ -39,16 +41,17 @@ impl KnownRun {
     /// # Errors
     /// When the program cannot be compiled or recorded.
     pub fn of_path(rounds: u32) -> Result<Self> {
-        Self::record(PATH, &[rounds.to_string()])
+        Self::record(PATH, &[rounds.to_string()], false)
     }
 
-    fn record(source: &str, words: &[String]) -> Result<Self> {
+    fn record(source: &str, words: &[String], records_itself: bool) -> Result<Self> {
         let place = Workplace::new()?;
-        let program = place.compile("known", source, &["-pthread"])?;
+        let program = compile(&place, ("known", source), records_itself)?;
         let mut command = Command::new(tools::profiler()?);
         // The processed format, because the Gecko format has no weights.
         command.args(["record", "-o", "out.json", "--"]);
         command.arg(program).args(words).current_dir(place.path());
+        command.env("LD_LIBRARY_PATH", place.prefix().join("lib"));
         command.env("XDG_CACHE_HOME", tools::cache()?);
         let recorded = place.recorded(command.stdin(Stdio::null()).output()?);
         ensure!(recorded.output.status.success(), "{}", recorded.said());

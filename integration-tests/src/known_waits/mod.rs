@@ -51,7 +51,7 @@ impl KnownWaits {
         records_itself: bool,
     ) -> Result<Self> {
         let place = Workplace::new()?;
-        let program = compile(&place, records_itself)?;
+        let program = compile(&place, ("known_waits", PROGRAM), records_itself)?;
         let program = program.to_str().context("a path that is no text")?;
         let (seconds, milliseconds) = (seconds.to_string(), milliseconds.to_string());
         let mut command = Command::new(tools::profiler()?);
@@ -96,18 +96,23 @@ impl KnownWaits {
     }
 }
 
-/// Compiles the program. With `records_itself`, it is linked with the library for C.
+/// Compiles a program of this name and source. With `records_itself`, it is linked with the library
+/// for C.
 ///
 /// # Errors
 /// When the compiler fails, or the library cannot be installed.
-pub fn compile(place: &Workplace, records_itself: bool) -> Result<PathBuf> {
+pub fn compile(
+    place: &Workplace,
+    (name, source): (&str, &str),
+    records_itself: bool,
+) -> Result<PathBuf> {
     let mut options = vec!["-pthread".to_owned()];
     if records_itself {
         options.push("-DRECORDS".to_owned());
         options.extend(place.install_agent()?);
     }
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    place.compile("known_waits", PROGRAM, &options)
+    place.compile(name, source, &options)
 }
 
 /// Parses what the program prints.

@@ -12,7 +12,7 @@ use super::{decode, encode};
 use crate::message::{PROTOCOL_VERSION, ToChild, ToParent};
 
 /// The number of kinds of messages to a child.
-const TO_CHILD: u32 = 15;
+const TO_CHILD: u32 = 16;
 /// The kind of a message to a child.
 fn kind_to_child(message: &ToChild) -> u32 {
     match message {
@@ -31,11 +31,12 @@ fn kind_to_child(message: &ToChild) -> u32 {
         ToChild::GatherProfile { .. } => 12,
         ToChild::CancelGather { .. } => 13,
         ToChild::GetGatherProfileProgress { .. } => 14,
+        ToChild::NamedWaits { .. } => 15,
     }
 }
 
 /// The number of kinds of messages to the parent.
-const TO_PARENT: u32 = 6;
+const TO_PARENT: u32 = 7;
 /// The kind of a message to the parent.
 fn kind_to_parent(message: &ToParent) -> u32 {
     match message {
@@ -45,6 +46,7 @@ fn kind_to_parent(message: &ToParent) -> u32 {
         ToParent::Profile { .. } => 3,
         ToParent::GatherProgress { .. } => 4,
         ToParent::ShutdownProfile { .. } => 5,
+        ToParent::AskedWaits { .. } => 6,
     }
 }
 

@@ -342,7 +342,7 @@ impl ObservedFile {
         // The head says how much of the first page is in use, but one read is cheaper than two.
         self.file.read_exact_at(room, at as u64)?;
         let head = head_of(room);
-        if !is_valid(&head, claim) {
+        if !is_valid(&head, claim) || !self.has_claimed(&head)? {
             return Ok(None);
         }
         for (number, (more, _)) in further_pages(&head).enumerate() {
@@ -352,6 +352,23 @@ impl ObservedFile {
                 .read_exact_at(room, (RING_AT + more * PAGE) as u64)?;
         }
         Ok(Some(head))
+    }
+
+    /// Whether the further pages of a sample are claimed for it. To free other pages would make them
+    /// look published.
+    fn has_claimed(&mut self, head: &SampleHead) -> io::Result<bool> {
+        let is_claimed = |control: &[u8], (page, claim): (usize, u8)| {
+            control.get(offset_of!(Control, claimed) + page) == Some(&claim)
+        };
+        if further_pages(head).all(|further| is_claimed(&self.control, further)) {
+            return Ok(true);
+        }
+        // They may have been claimed while the states were read.
+        let mut claimed = [0; RING_PAGES];
+        let at = CONTROL_AT + offset_of!(Control, claimed);
+        self.file.read_exact_at(&mut claimed, at as u64)?;
+        let mut further = further_pages(head);
+        Ok(further.all(|(page, claim)| claimed.get(page) == Some(&claim)))
     }
 }
 

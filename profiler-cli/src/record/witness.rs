@@ -13,23 +13,29 @@
 #![allow(unsafe_code)]
 
 use std::io::{Read, Write};
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+#[cfg(target_os = "linux")]
 use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions};
 
+#[cfg(target_os = "linux")]
 use super::inheritance::{change_mask, full};
+#[cfg(target_os = "linux")]
 use crate::at_start;
 
 /// The name of the process. At most 15 bytes.
 pub(crate) const NAME: &str = "signal-witness";
+#[cfg(target_os = "linux")]
 const NAME_BYTES: &[u8; 15] = b"signal-witness\0";
 /// Numbers of signals, from 0.
 const NUMBERS: usize = 65;
 /// How often each signal was sent.
 type Counts = [u8; NUMBERS];
 /// The longest time that a question takes. The witness may be stopped.
+#[cfg(target_os = "linux")]
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The witness process.

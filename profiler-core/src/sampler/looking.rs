@@ -23,7 +23,8 @@ use super::quiet_period::QuietPeriod;
 use super::sample_recorder::SampleRecorder;
 use super::schedule::now;
 use super::targets::{Target, Targets};
-use super::wait_period::{WaitPeriod, WaitPlace};
+use super::wait_period::{WaitContext, WaitPeriod, WaitPlace};
+use crate::entry::stack::Frame;
 use crate::ids::ThreadId;
 use crate::params::SampleSource;
 use crate::sys::native::tasks::{self, Doing};
@@ -196,21 +197,29 @@ impl Looking {
         {
             return target.waits.has_run(false);
         }
-        if target.waits.is_recorded(place) {
+        let whom = recorder.for_whom(target.tid, place);
+        let recorded = target.waits.context_at(place);
+        if recorded.is_some_and(|recorded| recorded.label == whom.label) {
             // The thread has run, and waits again where it waited before. Only a sample of its
             // trigger shows what it did in between.
             target.waits.has_run(true);
-            return target.waits.goes_on(Timestamp::now(), now());
+            target.waits.goes_on(Timestamp::now(), now());
+        } else {
+            self.record_new_wait(recorder, target, place, whom.label);
         }
-        self.record_new_wait(recorder, target, place);
+        if !whom.is_known {
+            target.waits.look_again();
+        }
     }
 
-    /// Ends the recorded wait of a thread, and records the place where it waits now.
+    /// Ends the recorded wait of a thread, and records the place where it waits now. `label` shows
+    /// for whom it waits.
     fn record_new_wait(
         &self,
         recorder: &mut SampleRecorder,
         target: &mut Target,
         place: WaitPlace,
+        label: Option<Frame>,
     ) {
         let found = Timestamp::now();
         let unsampled = self.time_of(unsampled_ns(target));
@@ -225,7 +234,7 @@ impl Looking {
         let at = time.begin_of_wait(found, unsampled);
         let ticks = time.begin_wait(at, unsampled, self.tick);
         let is_recorded = match place {
-            WaitPlace::Known(wait) => recorder.peek(target, wait, (at, ticks)),
+            WaitPlace::Known(wait) => recorder.peek(target, wait, (at, ticks), label),
             WaitPlace::Unknown => {
                 recorder.record_hidden(target, (at, ticks));
                 true
@@ -233,6 +242,10 @@ impl Looking {
         };
         if is_recorded {
             target.waits.begin(place, found, now(), time);
+            target.waits.set_context(WaitContext {
+                label,
+                ..WaitContext::default()
+            });
         } else {
             target.waits.has_run(false);
         }

@@ -7,6 +7,7 @@
 //! Invariant: everything that a sample refers to is in the pool's definitions before the sample is
 //! committed.
 
+pub(crate) mod asked_waits;
 pub(crate) mod control;
 #[cfg_attr(profiler_portable, allow(dead_code))] // no ticks on these systems
 pub(crate) mod counters;
@@ -79,6 +80,7 @@ native! {
     mod observed_threads;
     pub(crate) mod observed_waits;
     mod overhead_budget;
+    mod own_waits;
     mod native_registers;
     mod process_code;
     mod prologue;
@@ -93,6 +95,7 @@ native! {
     mod timer_rights;
     mod trigger;
     mod unwind;
+    mod wait_labels;
     mod wait_period;
     mod without_tables;
     use thread::run;

@@ -20,11 +20,12 @@ use super::process_code::{CodeFile, FileKey, ProcessCode};
 use super::unwind::{
     Cache, Copied, Placed, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk,
 };
+use super::wait_labels::WaitLabels;
 use super::writer::{SampleSpan, SampleWriter};
 use crate::entry::periodic::CounterValue;
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::{DefinitionId, ProcessId, ProcessStart, ThreadId};
-use crate::pool::definitions::{CategoryDefinition, Definition, LabelDefinition, ModuleDefinition};
+use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::record::pool_writer::PoolWriter;
 use crate::sample_types::Sample;
 use crate::sys::native::machine::Registers;
@@ -40,10 +41,6 @@ const MAX_FILES: usize = 4096;
 const MAX_LOADED: usize = 2048;
 /// The name that the loader gives to the kernel's own library.
 const KERNEL_LIBRARY: &str = "linux-vdso.so.1";
-/// The name of the category of labels that show which process a thread waits for.
-const WAITING: &str = "Waiting";
-/// The maximum number of such labels of a process.
-const MAX_WAIT_LABELS: usize = 512;
 
 /// A file that is loaded into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,10 +190,7 @@ pub struct ObservedProcess {
     observing: Option<DefinitionId>,
     /// Whether a stack had an address in no known file.
     has_met_unknown: bool,
-    /// The labels of waits, by their names.
-    wait_labels: HashMap<String, DefinitionId>,
-    /// The category of these labels, once it is defined.
-    waiting: Option<DefinitionId>,
+    wait_labels: WaitLabels,
 }
 
 impl ObservedProcess {
@@ -211,8 +205,7 @@ impl ObservedProcess {
             code: ProcessCode::default(),
             observing: None,
             has_met_unknown: false,
-            wait_labels: HashMap::new(),
-            waiting: None,
+            wait_labels: WaitLabels::default(),
         }
     }
 
@@ -366,35 +359,9 @@ impl ObservedProcess {
 
     /// The label that shows which process a thread waits for. `None` if there is no room for it.
     pub(super) fn wait_label(&mut self, name: &str) -> Option<Frame> {
-        if let Some(label) = self.wait_labels.get(name) {
-            return Some(Frame::Label(*label));
-        }
-        if self.wait_labels.len() >= MAX_WAIT_LABELS {
-            return None;
-        }
-        let category = self.waiting_category()?;
-        let definition = Definition::Label(LabelDefinition {
-            name: name.to_owned(),
-            category,
-            subcategory: 0,
-            file: String::new(),
-            line: 0,
-        });
-        let label = self.writer.define(&definition).ok()?;
-        self.wait_labels.insert(name.to_owned(), label);
-        Some(Frame::Label(label))
-    }
-
-    fn waiting_category(&mut self) -> Option<DefinitionId> {
-        if self.waiting.is_none() {
-            let definition = Definition::Category(CategoryDefinition {
-                name: WAITING.to_owned(),
-                color: "orange".to_owned(),
-                subcategories: Vec::new(),
-            });
-            self.waiting = self.writer.define(&definition).ok();
-        }
-        self.waiting
+        let writer = &self.writer;
+        let define = |definition: &Definition| writer.define(definition).ok();
+        self.wait_labels.label(name, &define)
     }
 
     /// Records the stack that was walked last, with a label as its innermost frame. False if it was

@@ -12,10 +12,12 @@ use super::control::{SamplerShared, count};
 use super::generated_code::{GeneratedCode, KnownEpilogues};
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
+use super::own_waits::{OwnWait, OwnWaits};
 use super::schedule::now;
 use super::stack_copy::{Bounds, STACK_BYTES, Seen};
 use super::targets::Target;
 use super::unwind::{Cache, Copied, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk};
+use super::wait_period::WaitPlace;
 use super::writer::{SampleSpan, SampleWriter};
 use super::{PlacedFrame, self_unwind};
 use crate::entry::stack::{Frame, MAX_FRAMES};
@@ -53,6 +55,7 @@ pub(super) struct SampleRecorder {
     pub(super) shared: Arc<SamplerShared>,
     pub(super) writer: SampleWriter,
     pub(super) notices: Notices,
+    waits: OwnWaits,
     memory: OwnMemory,
     modules: Modules,
     /// Old snapshots that a capturing thread may still use.
@@ -83,6 +86,7 @@ impl SampleRecorder {
     ) -> Self {
         Self {
             notices: Notices::new(Arc::clone(&manager)),
+            waits: OwnWaits::new(Arc::clone(&manager)),
             manager,
             shared,
             writer: SampleWriter::new(),
@@ -214,7 +218,7 @@ impl SampleRecorder {
         count(&self.shared.counts.taken, 1);
         let walked = self.unwind(seen.registers, &seen.stack);
         let span = SampleSpan::run(ticks);
-        self.write(thread, (seen.at, cpu_ns, span), walked, seen.labels)
+        self.write(thread, (seen.at, cpu_ns, span), walked, (seen.labels, None))
     }
 
     /// The bounds of the main thread's stack.
@@ -245,8 +249,22 @@ impl SampleRecorder {
         }
     }
 
+    /// For whom a thread waits that waits here, as far as the session has said.
+    pub(super) fn for_whom(&mut self, thread: ThreadId, place: WaitPlace) -> OwnWait {
+        match place {
+            WaitPlace::Known(wait) => self.waits.of(thread, wait, &self.memory),
+            WaitPlace::Unknown => OwnWait::NOBODY,
+        }
+    }
+
+    /// Takes what the session has said about waits, and asks for others.
+    pub(super) fn exchange_waits(&mut self) {
+        self.waits.exchange();
+    }
+
     /// Records where a thread waits at the time `at`, in a sample of `ticks` ticks, without disturbing
-    /// it; false if it no longer waits there.
+    /// it; false if it no longer waits there. `label`, which shows for whom it waits, becomes the
+    /// innermost frame.
     ///
     /// The system reports only two registers. If a function needs its frame pointer, the module
     /// `frame_pointer` finds it.
@@ -255,6 +273,7 @@ impl SampleRecorder {
         target: &mut Target,
         wait: Wait,
         (at, ticks): (Timestamp, u64),
+        label: Option<Frame>,
     ) -> bool {
         let start = wait.sp & !7;
         let mut words = std::mem::take(&mut self.words);
@@ -289,7 +308,7 @@ impl SampleRecorder {
             count(&self.shared.counts.peeked, 1);
             let walked = self.unwind(registers, &stack);
             let of = (at, 0, SampleSpan::wait(ticks));
-            target.has_sample |= self.write(target.tid, of, walked, labels.open());
+            target.has_sample |= self.write(target.tid, of, walked, (labels.open(), label));
         }
         self.words = words;
         is_whole
@@ -315,7 +334,7 @@ impl SampleRecorder {
 
     fn write_bare(&mut self, target: &mut Target, of: (Timestamp, u64, SampleSpan)) {
         let labels = self.open_labels(target.tid);
-        target.has_sample |= self.write(target.tid, of, Walked::default(), labels.open());
+        target.has_sample |= self.write(target.tid, of, Walked::default(), (labels.open(), None));
     }
 
     /// Records once why there are samples without stacks.
@@ -422,13 +441,14 @@ impl SampleRecorder {
         walked
     }
 
-    /// Writes a sample of this time, processor time and span; false if it was dropped.
+    /// Writes a sample of this time, processor time and span, with the open labels of its thread
+    /// and an innermost frame; false if it was dropped.
     fn write(
         &mut self,
         thread: ThreadId,
         (at, cpu_ns, span): (Timestamp, u64, SampleSpan),
         walked: Walked,
-        labels: &[PlacedFrame],
+        (labels, innermost): (&[PlacedFrame], Option<Frame>),
     ) -> bool {
         let native = self
             .frames
@@ -440,6 +460,7 @@ impl SampleRecorder {
             labels.iter().copied(),
             walked.cut || walked.failed,
         ));
+        self.plain.extend(innermost);
         let cpu_ns = self.measures_cpu.then_some(cpu_ns);
         let Walked { cut, failed, .. } = walked;
         let sample = Sample {

@@ -308,7 +308,9 @@ impl SamplerThread {
             looking.quiet.unsettle();
         }
         arming.release(removed.iter().filter_map(|removed| removed.armed));
+        recorder.exchange_waits(); // what was answered counts in the looks
         let woken = looking.look_at_all(recorder, targets, arming, is_waited_for);
+        recorder.exchange_waits();
         looking.record_waits(recorder, targets, is_waited_for);
         drained + woken > 0
     }

@@ -47,7 +47,7 @@ pub(super) enum WaitPlace {
 }
 
 /// The facts that distinguish two waits at the same place. A look at threads of its own process
-/// compares only the place.
+/// does not compare the callers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WaitContext {
     /// The functions that called the waiting call.
@@ -152,11 +152,6 @@ impl WaitPeriod {
     /// The last time at which the thread was known to wait; `None` if its last entry shows no wait.
     pub(super) fn last_seen(&self) -> Option<Timestamp> {
         self.now.map(|now| now.until)
-    }
-
-    /// Whether the thread's last entry shows that it waits at this place.
-    pub(super) fn is_recorded(&self, place: WaitPlace) -> bool {
-        self.now.is_some_and(|now| now.place == place)
     }
 
     /// The context of the recorded wait, if that is at this place.
@@ -270,7 +265,7 @@ mod tests {
         let mut waits = WaitPeriod::new();
         assert_eq!(waits.end(Some(at(5)), TICK), None);
         begin(&mut waits, 100, moment);
-        assert!(waits.is_recorded(WaitPlace::Unknown) && waits.is_settled());
+        assert!(waits.context_at(WaitPlace::Unknown).is_some() && waits.is_settled());
         waits.goes_on(at(200), moment);
         assert_eq!(waits.take_unrecorded(false, moment, TICK), None);
         assert_eq!(

@@ -69,6 +69,7 @@ fn forget_parent() {
     exit::forget_parent();
     sys::forget_parent();
     sampler::forget_parent();
+    sampler::asked_waits::forget_parent();
     registry::forget_parent();
     span_number::forget_parent();
     switches::forget_parent();

@@ -25,6 +25,8 @@ pub use exit::{close_at_exit, pass_through_fork_handlers};
 #[doc(hidden)]
 pub use fork::{AfterForkError, after_fork};
 #[doc(hidden)]
+pub use crate::sampler::asked_waits::{name_waits, set_wait_listener};
+#[doc(hidden)]
 pub use switches::{expect_switches_by_profiler, on_switch};
 
 use std::fs::File;

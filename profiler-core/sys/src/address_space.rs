@@ -7,6 +7,12 @@
 
 use std::io;
 
+/// The flag of a mapping that reserves no memory. FreeBSD reserves none without a flag.
+#[cfg(all(unix, not(target_os = "freebsd")))]
+const NO_RESERVE: libc::c_int = libc::MAP_NORESERVE;
+#[cfg(target_os = "freebsd")]
+const NO_RESERVE: libc::c_int = 0;
+
 /// Whether this number of bytes can be mapped now. Takes two system calls, and no memory.
 ///
 /// # Errors
@@ -14,7 +20,7 @@ use std::io;
 #[cfg(unix)]
 #[allow(unsafe_code)]
 pub fn check_address_space(bytes: usize) -> io::Result<()> {
-    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | NO_RESERVE;
     // SAFETY: a new mapping without rights, at an address that the system chooses.
     let mapped = unsafe {
         libc::mmap(

@@ -51,7 +51,7 @@ impl ProcessTable {
     }
 
     /// The numbers of the processes that have not ended.
-    #[cfg(observing)]
+    #[cfg(naming_waits)]
     pub(crate) fn running(&self) -> Vec<u32> {
         let all = self.lock();
         let running = all.values().filter(|process| !process.is_over());
@@ -59,7 +59,7 @@ impl ProcessTable {
     }
 
     /// The name of the process that has this number and has not ended.
-    #[cfg(observing)]
+    #[cfg(naming_waits)]
     pub(crate) fn name_of_running(&self, pid: ProcessId) -> Option<String> {
         let all = self.lock();
         let mut found = all.values().filter(|process| process.pid == pid);
@@ -195,6 +195,14 @@ impl ProcessTable {
     pub(crate) fn is_trusted(&self, key: PoolId) -> Option<bool> {
         let all = self.lock();
         Some(all.get(&key)?.is_trusted)
+    }
+
+    /// The number of a process that may learn about other processes. All processes of this user may:
+    /// the system shows it to them. A child that was spawned as an untrusted one may not.
+    pub(crate) fn pid_of_unconfined(&self, key: PoolId) -> Option<ProcessId> {
+        let all = self.lock();
+        let process = all.get(&key).filter(|process| !process.is_confined)?;
+        Some(process.pid)
     }
 
     /// Notes the controller's new figures for the memory of processes.

@@ -1,7 +1,6 @@
 //! Deadlocks that were found while the session runs.
 //!
-//! Part of the [`ProcessTable`]. The reader of observed programs notes them; the session shows
-//! them.
+//! Part of the [`ProcessTable`]. The threads that look up waits note them; the session shows them.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -11,7 +10,7 @@ use profiler_core::ids::ProcessId;
 use super::ProcessTable;
 
 /// The maximum number of deadlocks that are kept.
-#[cfg(observing)]
+#[cfg(naming_waits)]
 const MAX_DEADLOCKS: usize = 64;
 
 /// Threads that wait for each other, so that none of them can go on.
@@ -58,7 +57,7 @@ impl fmt::Display for Deadlock {
 
 impl DeadlockedWait {
     /// A wait of a thread of a process with this name.
-    #[cfg(observing)]
+    #[cfg(naming_waits)]
     pub(crate) const fn new(
         (process, thread): (ProcessId, u32),
         name: String,
@@ -75,13 +74,21 @@ impl DeadlockedWait {
 
 impl ProcessTable {
     /// Notes a deadlock.
-    #[cfg(observing)]
+    #[cfg(naming_waits)]
     pub(crate) fn note_deadlock(&self, waits: Vec<DeadlockedWait>) {
         let found = self.deadlocks.lock();
         let mut found = found.unwrap_or_else(PoisonError::into_inner);
         if found.len() < MAX_DEADLOCKS {
             found.push(Deadlock { waits });
         }
+    }
+
+    /// The deadlocks from this number on, the first ones first.
+    #[cfg(observing)]
+    pub(crate) fn deadlocks_from(&self, number: usize) -> Vec<Deadlock> {
+        let found = self.deadlocks.lock();
+        let found = found.unwrap_or_else(PoisonError::into_inner);
+        found.get(number..).unwrap_or_default().to_vec()
     }
 
     /// The deadlocks that were found, the first ones first.

@@ -215,7 +215,7 @@ impl Session {
         self.processes.reports()
     }
 
-    /// The deadlocks among observed programs that were found so far, the first ones first. The
+    /// The deadlocks among the session's processes that were found so far, the first ones first. The
     /// threads of a deadlock have waited for each other for at least two seconds, and none of them
     /// can go on. A deadlock is reported within about four seconds.
     pub fn deadlocks(&self) -> Vec<Deadlock> {

@@ -15,12 +15,15 @@ use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::{ManagerUpdate, Update};
 use profiler_core::internal::pool::floor_bytes;
 use profiler_core::internal::sys;
+use profiler_core::internal::waits::{AskedWait, NamedWait};
 use profiler_core::session;
 use profiler_core::time::Timestamp;
 
 use super::events::{CaptureRequest, SupervisorEvent};
 use super::link::{Control, Link, Worth};
-use super::{NOT_WAITED, SupervisorContext, local_process};
+#[cfg(naming_waits)]
+use super::waits::{AskingProcess, WaitService};
+use super::{NOT_WAITED, SupervisorContext, SupervisorHandle, local_process};
 use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
 use crate::generated_code::ProcessFiles;
@@ -54,10 +57,12 @@ pub(super) struct ControlLoop {
     probes: Probes,
     #[cfg(observing)]
     pub(super) observed: super::observed::ObservedPools,
+    #[cfg(naming_waits)]
+    waits: WaitService,
 }
 
 impl ControlLoop {
-    pub(super) fn new(context: Arc<SupervisorContext>, watcher: Arc<ExitWatcher<PoolId>>) -> Self {
+    pub(super) fn new(context: Arc<SupervisorContext>, handle: &SupervisorHandle) -> Self {
         let floor = floor_bytes();
         // On a busy machine a process takes time to give memory back.
         let reserve = floor.saturating_mul(4);
@@ -71,7 +76,7 @@ impl ControlLoop {
         let controller = Controller::new(context.params.limit, policy);
         Self {
             context,
-            watcher,
+            watcher: Arc::clone(&handle.watcher),
             controller,
             links: BTreeMap::new(),
             local: None,
@@ -84,6 +89,8 @@ impl ControlLoop {
             probes: Probes::NONE,
             #[cfg(observing)]
             observed: super::observed::ObservedPools::default(),
+            #[cfg(naming_waits)]
+            waits: WaitService::new(Arc::clone(&handle.wait_names), handle.events()),
         }
     }
 
@@ -174,6 +181,12 @@ impl ControlLoop {
                 confirm,
                 asked,
             } => self.control_all(control, &confirm, &asked),
+            #[cfg(naming_waits)]
+            SupervisorEvent::OwnWaits(waits) => self.waits.ask(AskingProcess::Own, waits),
+            #[cfg(naming_waits)]
+            SupervisorEvent::WaitsNamed { key, waits } => {
+                self.send(key, &ToChild::NamedWaits { waits });
+            }
             SupervisorEvent::Capture(order) => self.serve_capture(order),
             SupervisorEvent::Woken | SupervisorEvent::End => {}
         }
@@ -263,6 +276,17 @@ impl ControlLoop {
             }
             // The pool holds all data, and the exit status says how the process ended.
             ToParent::ShutdownProfile { .. } => {}
+            ToParent::AskedWaits { waits } => self.look_up(key, waits),
+        }
+    }
+
+    /// Finds for whom threads of a child wait. A child that is not trusted learns nothing, and so
+    /// does one whose session cannot find it out.
+    fn look_up(&mut self, key: PoolId, waits: Vec<AskedWait>) {
+        match self.context.processes.pid_of_unconfined(key) {
+            #[cfg(naming_waits)]
+            Some(pid) => self.waits.ask(AskingProcess::Child(key, pid), waits),
+            _ => self.send(key, &nothing_known(waits)),
         }
     }
 
@@ -514,6 +538,17 @@ pub(super) fn forward(inputs: &Sender<Input<PoolId>>, input: Input<PoolId>) {
         .is_some_and(|most| inputs.len() > most / 2);
     if !(is_crowded && matches!(input, Input::Progress { .. })) {
         let _ = inputs.try_send(input);
+    }
+}
+
+/// The answer that no process or thread is known that can end these waits.
+fn nothing_known(waits: Vec<AskedWait>) -> ToChild {
+    let waits = waits.into_iter().map(|wait| NamedWait {
+        number: wait.number,
+        name: None,
+    });
+    ToChild::NamedWaits {
+        waits: waits.collect(),
     }
 }
 

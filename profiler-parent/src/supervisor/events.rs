@@ -8,6 +8,8 @@ use crossbeam_channel::Sender;
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::{self, TransportError};
 use profiler_core::ids::{ByteLimit, PoolId};
+#[cfg(naming_waits)]
+use profiler_core::internal::waits::{AskedWait, NamedWait};
 use profiler_gecko::ProfileSpec;
 
 use super::link::Control;
@@ -68,6 +70,12 @@ pub(crate) enum SupervisorEvent {
         confirm: Sender<()>,
         asked: Sender<usize>,
     },
+    /// This process asks for whom its threads wait.
+    #[cfg(naming_waits)]
+    OwnWaits(Vec<AskedWait>),
+    /// The answer to a question of a child about waits.
+    #[cfg(naming_waits)]
+    WaitsNamed { key: PoolId, waits: Vec<NamedWait> },
     /// A request of a capture.
     Capture(CaptureRequest),
     /// The wanted probes may have changed, or this process's own chunk manager may have an update:

@@ -9,6 +9,7 @@
 //!   number counts, because a child could answer endlessly without reading.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use ipc_protocol::environment::Token;
@@ -18,6 +19,8 @@ use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::SessionParams;
 
+use crate::generated_code::now;
+
 /// Limit on the unrequested answers of a child, which are ignored; one more closes its channel. A
 /// correct child sends none.
 const MAX_UNASKED: u32 = 64;
@@ -26,6 +29,9 @@ const MAX_UNASKED: u32 = 64;
 /// since a child may answer messages that it has not read. The socket has room for several times
 /// this many.
 const MAX_UNREAD: u32 = 32;
+/// The shortest time between the answer to a question about waits and the next question. A correct
+/// child waits for a multiple of it.
+const WAITS_PAUSE: Duration = Duration::from_millis(2);
 /// Requests that are kept for a child that reads nothing: one control request, and the latest
 /// captures.
 const MAX_LATE: usize = 16;
@@ -100,6 +106,10 @@ pub(super) struct Link {
     pub(super) gathering: Option<GatherId>,
     awaiting: bool,
     progress: bool,
+    /// Whether a question about waits is not answered yet.
+    owes_waits: bool,
+    /// When the last question about waits was answered.
+    named_waits: Option<Instant>,
     unasked: u32,
     /// Messages that the child may not have read yet.
     unread: u32,
@@ -121,6 +131,8 @@ impl Link {
             gathering: None,
             awaiting: false,
             progress: false,
+            owes_waits: false,
+            named_waits: None,
             unasked: 0,
             unread: 0,
             echo: None,
@@ -151,6 +163,9 @@ impl Link {
             ToChild::AwaitNextChunkManagerUpdate { .. } => self.awaiting = true,
             ToChild::GetGatherProfileProgress { .. } => self.progress = true,
             ToChild::GatherProfile { id, .. } => self.gathering = Some(*id),
+            ToChild::NamedWaits { .. } => {
+                (self.owes_waits, self.named_waits) = (false, Some(now()));
+            }
             _ => {}
         }
         if self.unread >= MAX_UNREAD && self.echo.is_none() {
@@ -216,6 +231,7 @@ impl Link {
             ToParent::ChunkManagerUpdate(_) => std::mem::take(&mut self.awaiting),
             ToParent::GatherProgress { .. } => std::mem::take(&mut self.progress),
             ToParent::Profile { id, .. } => self.gathering.take_if(|asked| asked == id).is_some(),
+            ToParent::AskedWaits { .. } => self.may_ask_for_waits(),
             ToParent::Hello(_) | ToParent::ShutdownProfile { .. } => false,
         };
         self.unasked += u32::from(!is_asked);
@@ -224,6 +240,14 @@ impl Link {
             false if self.unasked <= MAX_UNASKED => Worth::Unasked,
             false => Worth::Flood,
         }
+    }
+
+    /// Notes a question about waits. False if the question before is not answered yet, or was
+    /// answered a moment ago.
+    fn may_ask_for_waits(&mut self) -> bool {
+        let answered = self.named_waits;
+        let is_early = answered.is_some_and(|answered| answered.elapsed() < WAITS_PAUSE);
+        !is_early && !std::mem::replace(&mut self.owes_waits, true)
     }
 
     /// Gives the child a command, now or after it has confirmed the previous request.
@@ -415,6 +439,21 @@ mod tests {
             assert_eq!(link.judge(&answer), Worth::Asked, "{answer:?}");
             assert_eq!(link.judge(&answer), Worth::Unasked, "{answer:?}");
         }
+    }
+
+    #[test]
+    fn a_question_about_waits_counts_after_the_answer_to_the_one_before_and_not_at_once() {
+        let (parent, _child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let question = ToParent::AskedWaits { waits: Vec::new() };
+        let answer = ToChild::NamedWaits { waits: Vec::new() };
+        assert_eq!(link.judge(&question), Worth::Asked);
+        assert_eq!(link.judge(&question), Worth::Unasked);
+        link.send(&answer);
+        link.named_waits = link.named_waits.map(|at| at + Duration::from_secs(3600));
+        assert_eq!(link.judge(&question), Worth::Unasked, "a moment ago");
+        link.named_waits = None;
+        assert_eq!(link.judge(&question), Worth::Asked);
     }
 
     #[test]

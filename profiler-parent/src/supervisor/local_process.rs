@@ -7,6 +7,8 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(naming_waits)]
+use crossbeam_channel::Sender;
 use crossbeam_channel::bounded;
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::ManagerUpdate;
@@ -78,6 +80,8 @@ pub(super) fn join(
     let started = start(context, params, key, allowance, name);
     if started.is_ok() {
         listen(supervisor.waker()); // before the supervisor asks for updates
+        #[cfg(naming_waits)]
+        ask_for_waits(supervisor.events());
         context.tell_outer(Recorded::this_process(name));
     }
     supervisor.send(match &started {
@@ -158,5 +162,14 @@ fn listen(supervisor: Waker) {
             .unwrap_or_else(PoisonError::into_inner)
             .fold(update);
         supervisor.wake();
+    })));
+}
+
+/// Makes this process ask its own session for whom its threads wait.
+#[cfg(naming_waits)]
+fn ask_for_waits(events: Sender<SupervisorEvent>) {
+    session::set_wait_listener(Some(Box::new(move |waits| {
+        // Without room, there is no answer, and the process asks again later.
+        let _ = events.try_send(SupervisorEvent::OwnWaits(waits));
     })));
 }

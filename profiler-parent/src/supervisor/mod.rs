@@ -27,6 +27,8 @@ mod outer;
 mod spawn;
 #[cfg(all(feature = "observed", not(observing)))]
 mod unobserved;
+#[cfg(naming_waits)]
+mod waits;
 
 #[cfg(observing)]
 use std::ffi::OsString;
@@ -137,6 +139,8 @@ pub(crate) struct SupervisorHandle {
     watcher: Arc<ExitWatcher<PoolId>>,
     receivers: Arc<ChildReceivers>,
     processes: Arc<ProcessTable>,
+    #[cfg(naming_waits)]
+    wait_names: waits::SharedWaitNames,
 }
 
 /// Makes the supervisor check which probes are wanted, and whether this process has an update.
@@ -186,9 +190,11 @@ impl Supervisor {
             events,
             watcher,
             receivers,
+            #[cfg(naming_waits)]
+            wait_names: waits::shared_names(Arc::clone(&processes)),
             processes,
         };
-        let control_loop = ControlLoop::new(Arc::clone(&context), Arc::clone(&handle.watcher));
+        let control_loop = ControlLoop::new(Arc::clone(&context), &handle);
         let processes = Arc::clone(&context.processes);
         let thread = spawn_quiet("profiler-supervisor", move || {
             run_to_the_end(control_loop, &processes, &queue)
@@ -379,6 +385,11 @@ impl SupervisorHandle {
     /// Wakes the supervisor; holds no resources of the session.
     pub(crate) fn waker(&self) -> Waker {
         Waker::new(self.events.clone())
+    }
+
+    /// A sender of events that holds nothing else of the session.
+    fn events(&self) -> Sender<SupervisorEvent> {
+        self.events.clone()
     }
 
     fn receivers(&self) -> &ChildReceivers {

@@ -145,7 +145,8 @@ fn obey(mut ends: ChildEnds, part_file: &File, lie: Lie) -> anyhow::Result<()> {
             | ToChild::Echo { request } => ToParent::Done { request },
             ToChild::AwaitNextChunkManagerUpdate { .. }
             | ToChild::DestroyReleasedChunksAtOrBefore { .. }
-            | ToChild::CancelGather { .. } => continue,
+            | ToChild::CancelGather { .. }
+            | ToChild::NamedWaits { .. } => continue,
         };
         ends.sender.send(&answer)?;
     }

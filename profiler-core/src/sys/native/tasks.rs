@@ -8,7 +8,8 @@ use std::ffi::CStr;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir};
+use profiler_sys::FileIdentity;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags};
 
 use super::thread_activity::parse_schedule;
 use crate::ids::{ProcessId, ThreadId};
@@ -170,6 +171,21 @@ pub(super) fn read_at<'t>(
     let file = rustix::fs::openat(folder, path, flags, Mode::empty()).ok()?;
     let len = rustix::io::pread(&file, &mut *text, 0).ok()?;
     text.get(..len)
+}
+
+/// The file that a descriptor of a thread of this process refers to. The thread may use another
+/// descriptor table than the caller. Opens no file, and does not wait for a file system.
+pub(crate) fn file_of(thread: ThreadId, descriptor: i32) -> Option<FileIdentity> {
+    let mut path = [0; 64];
+    let own = Tasks::OWN.path;
+    write!(path.as_mut_slice(), "{own}/{thread}/fd/{descriptor}\0").ok()?;
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::INO).ok()?;
+    Some(FileIdentity {
+        device: u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor),
+        inode: found.stx_ino,
+    })
 }
 
 /// Writes the numbers of all threads of this process, sorted, into `all`.

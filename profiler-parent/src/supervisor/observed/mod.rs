@@ -21,7 +21,6 @@
 //! until it has told the supervisor that the program has ended.
 
 mod arrivals;
-mod deadlocks;
 mod directory;
 mod mapped_files;
 mod module_places;
@@ -35,7 +34,6 @@ mod reading;
 mod remarks;
 mod replaced;
 mod turns;
-mod wait_names;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -28,7 +28,7 @@ use super::module_places;
 use super::outside::TIME_ONLY;
 use super::program_file::ProgramFile;
 use super::remarks::{NO_WAITING_STACKS, remarks};
-use super::wait_names::WaitNames;
+use crate::supervisor::waits::WaitNames;
 
 /// The pages of the ring are doubled when a reading finds this number of samples, or one was
 /// refused.

@@ -26,9 +26,9 @@ use super::reader_commands::{CommandReceiver, CommandSender, ReaderCommand, now}
 use super::reading::Reading;
 use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
-use super::wait_names::WaitNames;
 use super::{ObservedEvent, ReaderProgress};
 use crate::process_table::ObservedTime;
+use crate::supervisor::waits::{SharedWaitNames, lock};
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
 use beginnings::Met;
@@ -103,7 +103,9 @@ pub(super) struct ObservedReader {
     touched: BTreeSet<PoolId>,
     /// Captures that wait for a pass.
     meetings: Vec<Sender<u64>>,
-    names: WaitNames,
+    names: SharedWaitNames,
+    /// The number of deadlocks that the profile has remarks for.
+    noted_deadlocks: usize,
     /// What it has done, for threads that wait for it.
     progress: Arc<ReaderProgress>,
     turns: Turns,
@@ -123,7 +125,8 @@ impl ObservedReader {
     ) -> Self {
         Self {
             files: ObservedFiles::new(),
-            names: WaitNames::new(Arc::clone(&context.processes)),
+            names: Arc::clone(&supervisor.wait_names),
+            noted_deadlocks: 0,
             context,
             supervisor,
             directory,
@@ -174,28 +177,29 @@ impl ObservedReader {
             self.observe_newcomers();
             self.meet_all();
             self.send_updates();
-            self.report_deadlock();
+            self.note_deadlocks();
             if self.times_published.elapsed() >= TIMES_INTERVAL {
                 self.publish_times(false);
             }
         }
     }
 
-    /// Notes a deadlock that has become certain, also in the profile.
-    fn report_deadlock(&mut self) {
-        let Some(waits) = self.names.deadlock() else {
-            return;
-        };
-        for (key, reading) in &self.programs {
-            let pid = reading.program.pid;
-            let mut own = waits.iter().filter(|wait| wait.process == pid);
-            if let Some(wait) = own.next() {
-                let text = format!("deadlock: the process is {}", wait.label);
-                reading.program.process().pool().add_notice(text);
-                self.touched.insert(*key);
+    /// Notes deadlocks that have become certain in the profile.
+    fn note_deadlocks(&mut self) {
+        lock(&self.names).check_deadlocks();
+        let deadlocks = self.context.processes.deadlocks_from(self.noted_deadlocks);
+        self.noted_deadlocks += deadlocks.len();
+        for deadlock in deadlocks {
+            for (key, reading) in &self.programs {
+                let pid = reading.program.pid;
+                let mut own = deadlock.waits.iter().filter(|wait| wait.process == pid);
+                if let Some(wait) = own.next() {
+                    let text = format!("deadlock: the process is {}", wait.label);
+                    reading.program.process().pool().add_notice(text);
+                    self.touched.insert(*key);
+                }
             }
         }
-        self.context.processes.note_deadlock(waits);
     }
 
     /// Meets all programs, if a capture waits for that, or a process that has ended has not been
@@ -388,7 +392,7 @@ impl ObservedReader {
             if budget.is_spent() {
                 return;
             }
-            reading.look(&mut self.files, &mut self.names, &mut budget);
+            reading.look(&mut self.files, &mut lock(&self.names), &mut budget);
             self.progress.steps.fetch_add(1, Ordering::Relaxed);
             self.touched.insert(key);
             self.looked_last = Some(key);
@@ -515,7 +519,7 @@ impl ObservedReader {
             return;
         };
         program.note_clock(&clock);
-        self.names.forget(program.pid);
+        lock(&self.names).forget(program.pid);
         let goes_on = program.goes_on();
         let ending = if goes_on { Ending::Exec } else { Ending::Exit };
         program.end_outside(ending, clock.cpu_ns());

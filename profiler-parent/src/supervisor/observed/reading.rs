@@ -7,8 +7,8 @@ use profiler_core::internal::observed::{LookBudget, ObservedClock, ObservedFiles
 
 use super::program::ObservedProgram;
 use super::turns::Turn;
-use super::wait_names::WaitNames;
 use crate::process_table::ObservedTime;
+use crate::supervisor::waits::WaitNames;
 
 /// A program whose clock does not change is read once in this number of its turns: the file may be
 /// of another process than the one that is taken for it.

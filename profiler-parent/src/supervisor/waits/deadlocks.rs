@@ -1,6 +1,6 @@
-//! Finds deadlocks among the threads of observed programs while they run.
+//! Finds deadlocks among the threads of the session's processes while they run.
 //!
-//! Used by the reader's thread. Each look notes what a waiting thread waits for. A look skips a
+//! Used by `names`. Each look notes what a waiting thread waits for. A look skips a
 //! thread that has not run since the look before, so an old note may describe a wait that still
 //! lasts. Threads that seem to be stuck are checked twice, some time apart, and none of them may
 //! have run in between.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use profiler_waits::{Blocker, ThreadKey, are_stuck, cycle, depended_on, stuck_threads};
 
-use super::reader_commands::now;
+use crate::generated_code::now;
 
 /// The time for which a wait must have lasted.
 const STANDS: Duration = Duration::from_secs(2);

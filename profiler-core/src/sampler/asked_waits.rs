@@ -1,0 +1,114 @@
+//! Waits of this process for whose holders it asks its session, and the answers.
+//!
+//! A process does not look for the processes that hold the other end of a pipe: the session knows
+//! the names of its processes, and reads the descriptors of all of them only once. The sampler's
+//! thread asks, and goes on; later looks use the answer.
+//!
+//! ```text
+//! own_waits ──ask──▶ listener ──▶ session (message of the child, or a call in the parent)
+//!     ▲                                │
+//!     └──take_answers── answers ◀──name_waits
+//! ```
+//!
+//! Invariant: the sampler's thread never waits for an answer. Without a listener it asks nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use profiler_sys::Renewable;
+use serde::{Deserialize, Serialize};
+
+/// The maximum number of waits in one question.
+pub const MAX_ASKED_WAITS: usize = 16;
+
+/// A waiting thread for whose holder this process asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedWait {
+    /// The number of the question, which the answer repeats.
+    pub number: u32,
+    /// The thread's number in the system.
+    pub thread: u32,
+    /// The system call in which it waits.
+    pub call: i64,
+    /// The first three arguments of the call.
+    pub arguments: [u64; 3],
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedWait {
+    /// The number of the question.
+    pub number: u32,
+    /// The name of the label. `None` if no process or thread is known that can end the wait.
+    pub name: Option<String>,
+}
+
+/// Passes questions to the session. Called on the sampler's thread.
+pub(crate) type WaitListener = Box<dyn Fn(Vec<AskedWait>) + Send>;
+
+struct Exchange {
+    listener: Mutex<Option<WaitListener>>,
+    has_listener: AtomicBool,
+    answers: Mutex<Vec<Vec<NamedWait>>>,
+}
+
+static EXCHANGE: Renewable<Exchange> = Renewable::new(Exchange::new());
+
+impl Exchange {
+    const fn new() -> Self {
+        Self {
+            listener: Mutex::new(None),
+            has_listener: AtomicBool::new(false),
+            answers: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+/// Sets the listener for questions; `None` removes it.
+pub fn set_wait_listener(listener: Option<WaitListener>) {
+    EXCHANGE
+        .has_listener
+        .store(listener.is_some(), Ordering::Relaxed);
+    let before = std::mem::replace(&mut *lock(&EXCHANGE.listener), listener);
+    drop(before); // outside of the lock
+}
+
+/// Passes on the answers to one question. Those to an older question have no effect.
+pub fn name_waits(names: Vec<NamedWait>) {
+    // A process asks one question at a time.
+    let mut answers = lock(&EXCHANGE.answers);
+    if answers.len() < MAX_ASKED_WAITS {
+        answers.push(names);
+    }
+    drop(answers);
+    super::wake();
+}
+
+/// Whether there is a listener.
+#[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
+pub(super) fn has_listener() -> bool {
+    EXCHANGE.has_listener.load(Ordering::Relaxed)
+}
+
+/// Asks for whom these threads wait.
+#[cfg_attr(profiler_portable, allow(dead_code))] // as above
+pub(super) fn ask(waits: Vec<AskedWait>) {
+    if let Some(listener) = &*lock(&EXCHANGE.listener) {
+        listener(waits);
+    }
+}
+
+/// The answers that have arrived since the last call.
+#[cfg_attr(profiler_portable, allow(dead_code))] // as above
+pub(super) fn take_answers() -> Vec<Vec<NamedWait>> {
+    std::mem::take(&mut *lock(&EXCHANGE.answers))
+}
+
+/// In a forked child that begins anew: forgets the listener and the answers of the parent.
+pub(crate) fn forget_parent() {
+    EXCHANGE.renew(Exchange::new());
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
