@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use integration_tests::foreign::Workplace;
 use integration_tests::known_holders::{KnownHolders, KnownRun};
+use integration_tests::known_waits::compile;
 use integration_tests::{own_process, tools};
 use serde_json::Value;
 
@@ -108,17 +109,24 @@ fn a_profile_without_the_named_process_gets_a_clear_answer() -> anyhow::Result<(
 }
 
 /// Two processes: one has a lock on a file and reads from a pipe, the other has the pipe and waits
-/// for the lock. An alarm ends the processes, because nothing else can.
+/// for the lock. An alarm ends the processes, because nothing else can. With -DRECORDS, the first one
+/// records itself.
 const DEADLOCK: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
+#ifdef RECORDS
+#include "profiler.h"
+#else
+static int mpprof_join(void) { return 0; }
+#endif
 __attribute__((noinline)) static int reads_with_the_lock(int fd) { char c; return (int)read(fd, &c, 1) + c; }
 __attribute__((noinline)) static int locks_with_the_pipe(int fd) { return flock(fd, LOCK_EX) + 1; }
 int main(void) {
     int ends[2], ready[2];
     char c;
+    mpprof_join();
     if (pipe(ends) || pipe(ready)) return 2;
     int lock = open("lock", O_RDWR | O_CREAT, 0600);
     if (lock < 0 || flock(lock, LOCK_EX)) return 3;
@@ -140,13 +148,24 @@ int main(void) {
 fn a_deadlock_is_reported_on_standard_error_on_the_live_page_and_in_the_profile()
 -> anyhow::Result<()> {
     own_process!();
+    check_deadlock(false)
+}
+
+#[test]
+fn a_deadlock_of_a_process_that_records_itself_is_reported() -> anyhow::Result<()> {
+    own_process!();
+    check_deadlock(true)
+}
+
+fn check_deadlock(records_itself: bool) -> anyhow::Result<()> {
     let place = Workplace::new()?;
-    let program = place.compile("deadlock", DEADLOCK, &[])?;
+    let program = compile(&place, ("deadlock", DEADLOCK), records_itself)?;
     let mut command = Command::new(tools::profiler()?);
     command
         .args(["record", "-o", "out.json", "--live", "127.0.0.1:0", "--"])
         .arg(program);
     command.current_dir(place.path()).stdin(Stdio::null());
+    command.env("LD_LIBRARY_PATH", place.prefix().join("lib"));
     command.env("XDG_CACHE_HOME", tools::cache()?);
     let mut running = command.stderr(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(running.stderr.take().context("a pipe")?).lines();

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use integration_tests::figure::{Figure, Promise, Report};
 use integration_tests::foreign::Workplace;
 use integration_tests::known_holders::{KnownHolders, KnownPath, KnownRun};
-use integration_tests::known_waits::{KnownWaits, compile};
+use integration_tests::known_waits::{KnownWaits, PROGRAM, compile};
 use integration_tests::measure::median;
 
 const SECONDS: f64 = 12.0;
@@ -70,18 +70,24 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// The figures of the holders of waits and of the critical path.
 fn holders(report: &mut Report) -> Result<()> {
-    let (mut named, mut wrong, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..RUNS {
-        let known = KnownHolders::of(&KnownRun::of_holders(HOLDER_MS, HOLDER_WAITS)?)?;
-        named.push(known.named_pct());
-        wrong.push(known.wrong_pct());
-        let path = KnownPath::of(&KnownRun::of_path(PATH_ROUNDS)?)?;
-        errors.push(path.error_pct());
+    for (suffix, records_itself) in [("", false), (".recording", true)] {
+        let (mut named, mut wrong) = (Vec::new(), Vec::new());
+        for _ in 0..RUNS {
+            let run = KnownRun::of_holders(HOLDER_MS, HOLDER_WAITS, records_itself)?;
+            let known = KnownHolders::of(&run)?;
+            named.push(known.named_pct());
+            wrong.push(known.wrong_pct());
+        }
+        let name = |name: &str| format!("wait.{name}{suffix}");
+        let named = Figure::new(name("holder_named_pct"), median(&named), "%");
+        report.put(named.promised(Promise::AtLeast(95.0)));
+        let wrong = Figure::new(name("holder_wrong_pct"), median(&wrong), "%");
+        report.put(wrong.promised(Promise::AtMost(0.5)));
     }
-    let named = Figure::new("wait.holder_named_pct", median(&named), "%");
-    report.put(named.promised(Promise::AtLeast(95.0)));
-    let wrong = Figure::new("wait.holder_wrong_pct", median(&wrong), "%");
-    report.put(wrong.promised(Promise::AtMost(0.5)));
+    let mut errors = Vec::new();
+    for _ in 0..RUNS {
+        errors.push(KnownPath::of(&KnownRun::of_path(PATH_ROUNDS)?)?.error_pct());
+    }
     let error = Figure::new("wait.path_error_pct", median(&errors), "%");
     report.put(error.promised(Promise::AtMost(3.0)));
     Ok(())
@@ -89,7 +95,7 @@ fn holders(report: &mut Report) -> Result<()> {
 
 fn throughput_loss_pct() -> Result<f64> {
     let place = Workplace::new()?;
-    let program = compile(&place, false)?;
+    let program = compile(&place, ("known_waits", PROGRAM), false)?;
     let program = program.to_str().context("a path that is no text")?;
     let words = [program, "crowd", CROWD_SECONDS, CROWD_MS];
     let profiler = integration_tests::tools::profiler()?;

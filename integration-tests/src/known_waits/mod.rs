@@ -14,7 +14,8 @@ use crate::foreign::Workplace;
 use crate::named_stacks::NamedStacks;
 use crate::tools;
 
-const PROGRAM: &str = include_str!("program.c");
+/// The source of the program.
+pub const PROGRAM: &str = include_str!("program.c");
 /// The function that stands for a thread's whole life.
 const LIFE: &str = "life";
 

@@ -51,6 +51,15 @@ impl Definitions {
         &self.notices
     }
 
+    /// Adds a notice, unless it is there already or there are too many.
+    pub fn add_notice(&mut self, mut text: String) {
+        text.retain(|letter| !letter.is_control());
+        text.truncate(text.floor_char_boundary(LONGEST_NOTICE));
+        if self.notices.len() < MAX_NOTICES && !self.notices.contains(&text) {
+            self.notices.push(text);
+        }
+    }
+
     /// The call site with this number.
     pub fn site(&self, id: DefinitionId) -> Option<&SiteDefinition> {
         self.sites.get(&id)
@@ -146,13 +155,7 @@ impl Definitions {
                 }
             }
             Definition::Group { .. } => {} // looked up one by one, see `reader::groups`
-            Definition::Notice { mut text } => {
-                text.retain(|letter| !letter.is_control());
-                if self.notices.len() < MAX_NOTICES {
-                    text.truncate(text.floor_char_boundary(LONGEST_NOTICE));
-                    self.notices.push(text);
-                }
-            }
+            Definition::Notice { text } => self.add_notice(text),
             Definition::Label(label) => {
                 self.labels.insert(id, label);
             }

@@ -37,6 +37,8 @@ pub(super) const MAX_UNTAKEN: u64 = 10;
 const MAX_UNTAKEN_BY_EVENTS: u64 = 100;
 /// The maximum number of idle threads that a pass looks at, see [`Looking::in_turn`].
 const IDLE_PER_PASS: usize = 32;
+/// The longest time for which the entry of a wait is postponed because its label is not known yet.
+const LONGEST_UNNAMED: Duration = Duration::from_millis(60);
 /// The time between two checks whether entries of waits are due.
 const RECORDS: Duration = Duration::from_secs(1);
 
@@ -55,6 +57,8 @@ pub(super) struct Looking {
     /// turn. Otherwise, the time between two looks at an idle thread grows.
     in_turn: bool,
     next_in_turn: usize,
+    /// Whether a caller waits for this pass: everything that is found is recorded.
+    is_asked: bool,
     pub(super) quiet: QuietPeriod,
     /// The time of the next check whether entries of waits are due.
     next_records: Instant,
@@ -81,6 +85,7 @@ impl Looking {
             asks,
             in_turn,
             next_in_turn: 0,
+            is_asked: false,
             quiet: QuietPeriod::new(now()),
             next_records: now(),
         }
@@ -95,6 +100,7 @@ impl Looking {
         arming: &mut Arming,
         is_asked: bool,
     ) -> usize {
+        self.is_asked = is_asked;
         let moment = now();
         let all = targets.len();
         if !is_asked && self.quiet.spares_all(all, moment) {
@@ -204,12 +210,27 @@ impl Looking {
             // trigger shows what it did in between.
             target.waits.has_run(true);
             target.waits.goes_on(Timestamp::now(), now());
+        } else if recorded.is_none() && !whom.is_known && self.may_postpone(target, place) {
+            return target.waits.has_run(false);
         } else {
             self.record_new_wait(recorder, target, place, whom.label);
         }
         if !whom.is_known {
             target.waits.look_again();
         }
+    }
+
+    /// Whether the entry of a wait may come later, with its label: the session usually answers until
+    /// the next look. The time until then is in the later entry.
+    fn may_postpone(&self, target: &mut Target, place: WaitPlace) -> bool {
+        let moment = now();
+        let since = match target.unnamed {
+            Some((unnamed, since)) if unnamed == place => since,
+            _ => moment,
+        };
+        target.unnamed = Some((place, since));
+        let is_early = moment.saturating_duration_since(since) < LONGEST_UNNAMED;
+        is_early && target.has_sample && !self.is_asked
     }
 
     /// Ends the recorded wait of a thread, and records the place where it waits now. `label` shows

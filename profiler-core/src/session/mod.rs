@@ -16,6 +16,8 @@ pub use crate::params::{Features, OverheadBudget, SampleSource, SessionParams};
 #[doc(inline)]
 pub use crate::record::is_active;
 #[doc(hidden)]
+pub use crate::sampler::asked_waits::{name_waits, set_wait_listener};
+#[doc(hidden)]
 pub use control::{
     attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all,
     set_allowance, set_chunk_listener,
@@ -24,8 +26,6 @@ pub use control::{
 pub use exit::{close_at_exit, pass_through_fork_handlers};
 #[doc(hidden)]
 pub use fork::{AfterForkError, after_fork};
-#[doc(hidden)]
-pub use crate::sampler::asked_waits::{name_waits, set_wait_listener};
 #[doc(hidden)]
 pub use switches::{expect_switches_by_profiler, on_switch};
 

@@ -209,6 +209,13 @@ fn settle<'a>(
         }
         is_there
     });
+    if added == Ok(true) {
+        let deadlocks = table.deadlocks();
+        let notices = deadlocks
+            .iter()
+            .filter_map(|deadlock| deadlock.notice(*pid));
+        notices.for_each(|notice| profile.add_notice(notice));
+    }
     let why = table.why_unable(participant.key);
     let (verdict, is_there) = match (added, why) {
         (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),

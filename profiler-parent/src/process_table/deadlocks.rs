@@ -55,6 +55,14 @@ impl fmt::Display for Deadlock {
     }
 }
 
+impl Deadlock {
+    /// What the profile says about a process, if a thread of it is a part of the deadlock.
+    pub(crate) fn notice(&self, pid: ProcessId) -> Option<String> {
+        let wait = self.waits.iter().find(|wait| wait.process == pid)?;
+        Some(format!("deadlock: the process is {}", wait.label))
+    }
+}
+
 impl DeadlockedWait {
     /// A wait of a thread of a process with this name.
     #[cfg(naming_waits)]

@@ -182,6 +182,13 @@ impl<'a> ProcessedProfile<'a> {
         }
     }
 
+    /// Adds a notice about the process that was added last.
+    pub(crate) fn add_notice(&mut self, text: String) {
+        if let Some(member) = self.members.last_mut() {
+            member.sorted.snapshot.definitions.add_notice(text);
+        }
+    }
+
     /// Adds a marker for each of these runs to the threads of the process that was added last.
     pub(crate) fn show_slow_runs(&mut self, runs: &[SlowRunMarker]) {
         if let Some(member) = self.members.last_mut() {

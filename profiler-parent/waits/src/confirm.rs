@@ -1,6 +1,6 @@
 //! Checks a deadlock once more, before it is reported, with everything read anew.
 //!
-//! Called by the session's reader of observed programs, very seldom. What was noted earlier may be
+//! Called by the threads of the session that look up waits, very seldom. What was noted earlier may be
 //! old, and of the recorded processes only. Here, the holders are searched among all processes of
 //! the system. Invariant: a wait that cannot be read is not stuck.
 
@@ -14,6 +14,9 @@ use crate::resolver::WaitResolver;
 
 /// The maximum number of threads that are checked.
 const MAX_THREADS: usize = 64;
+
+/// The beginning of the names of the profiler's own threads.
+const PROFILERS: &[u8] = b"profiler-";
 
 /// Whether these threads are stuck at present: each waits only for others of them.
 #[must_use]
@@ -30,8 +33,18 @@ pub fn are_stuck(threads: &BTreeSet<ThreadKey>) -> bool {
         };
         waits.insert(*key, blocker);
     }
-    let of_process = |process: u32| numbers(&format!("/proc/{process}/task"));
-    stuck_threads(&waits, &of_process) == *threads
+    stuck_threads(&waits, &program_threads) == *threads
+}
+
+/// The threads of a process without those of the profiler, which end no wait of the program. Empty
+/// if it has ended.
+#[must_use]
+pub fn program_threads(process: u32) -> Vec<u32> {
+    let mut all = numbers(&format!("/proc/{process}/task"));
+    let name = |thread| fs::read(format!("/proc/{process}/task/{thread}/comm"));
+    let is_profilers = |thread| name(thread).is_ok_and(|name| name.starts_with(PROFILERS));
+    all.retain(|thread| *thread == process || !is_profilers(*thread));
+    all
 }
 
 /// What alone can end the wait of a thread.

@@ -10,8 +10,8 @@
 //!   call            call.rs         object.rs      ends.rs, unix_sockets.rs, tcp.rs, file_locks.rs
 //! ```
 //!
-//! Used by the session's reader of observed programs, which looks at waiting threads. The README
-//! lists the modules.
+//! Used by the session: by its reader of observed programs, which looks at waiting threads, and for the
+//! questions of processes that record themselves. The README lists the modules.
 //!
 //! Invariants: no process is changed; any bytes of the system's files are accepted; the number of
 //! descriptors that are looked at is limited.
@@ -34,7 +34,7 @@ mod tcp;
 mod unix_sockets;
 
 pub use call::{Direction, LockScope, WaitSubject, WaitingCall};
-pub use confirm::are_stuck;
+pub use confirm::{are_stuck, program_threads};
 pub use deadlock::{Blocker, ThreadKey, cycle, depended_on, stuck_threads};
 pub use members::ReadMemory;
 pub use object::WaitObject;

@@ -191,11 +191,8 @@ impl ObservedReader {
         self.noted_deadlocks += deadlocks.len();
         for deadlock in deadlocks {
             for (key, reading) in &self.programs {
-                let pid = reading.program.pid;
-                let mut own = deadlock.waits.iter().filter(|wait| wait.process == pid);
-                if let Some(wait) = own.next() {
-                    let text = format!("deadlock: the process is {}", wait.label);
-                    reading.program.process().pool().add_notice(text);
+                if let Some(notice) = deadlock.notice(reading.program.pid) {
+                    reading.program.process().pool().add_notice(notice);
                     self.touched.insert(*key);
                 }
             }
@@ -519,7 +516,9 @@ impl ObservedReader {
             return;
         };
         program.note_clock(&clock);
-        lock(&self.names).forget(program.pid);
+        if !program.has_recorder() {
+            lock(&self.names).forget(program.pid);
+        }
         let goes_on = program.goes_on();
         let ending = if goes_on { Ending::Exec } else { Ending::Exit };
         program.end_outside(ending, clock.cpu_ns());

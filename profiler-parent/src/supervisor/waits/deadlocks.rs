@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use profiler_waits::{Blocker, ThreadKey, are_stuck, cycle, depended_on, stuck_threads};
+use profiler_waits::{
+    Blocker, ThreadKey, are_stuck, cycle, depended_on, program_threads, stuck_threads,
+};
 
 use crate::generated_code::now;
 
@@ -150,21 +152,13 @@ impl DeadlockWatch {
         if stuck_threads(waits, &noted).is_empty() {
             return BTreeSet::new();
         }
-        stuck_threads(waits, &threads)
+        stuck_threads(waits, &program_threads)
     }
 
     /// Forgets the notes of a process that has ended or executes another program.
     pub(super) fn forget(&mut self, process: u32) {
         self.noted.retain(|key, _| key.process != process);
     }
-}
-
-/// The threads of a process; none if it has ended.
-fn threads(process: u32) -> Vec<u32> {
-    let entries = fs::read_dir(format!("/proc/{process}/task"));
-    let entries = entries.into_iter().flatten().flatten();
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    entries.filter_map(number).collect()
 }
 
 /// The number of times that a thread has run. `None` if it has ended.
