@@ -9,7 +9,10 @@ use anyhow::{Context, ensure};
 use integration_tests::foreign::Workplace;
 use integration_tests::known_holders::{KnownHolders, KnownRun};
 use integration_tests::known_waits::compile;
-use integration_tests::{own_process, tools};
+use integration_tests::patience::LONG;
+use integration_tests::{own_process, session, tools};
+use profiler_parent::core::session::Features;
+use profiler_parent::{AlertRules, EvidenceOptions};
 use serde_json::Value;
 
 use crate::live_support::Page;
@@ -109,8 +112,8 @@ fn a_profile_without_the_named_process_gets_a_clear_answer() -> anyhow::Result<(
 }
 
 /// Two processes: one has a lock on a file and reads from a pipe, the other has the pipe and waits
-/// for the lock. An alarm ends the processes, because nothing else can. With -DRECORDS, the first one
-/// records itself.
+/// for the lock. An alarm ends the processes, because nothing else can. With -DRECORDS, they
+/// record themselves.
 const DEADLOCK: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -120,6 +123,7 @@ const DEADLOCK: &str = r#"
 #include "profiler.h"
 #else
 static int mpprof_join(void) { return 0; }
+static int mpprof_after_fork(void) { return 0; }
 #endif
 __attribute__((noinline)) static int reads_with_the_lock(int fd) { char c; return (int)read(fd, &c, 1) + c; }
 __attribute__((noinline)) static int locks_with_the_pipe(int fd) { return flock(fd, LOCK_EX) + 1; }
@@ -132,6 +136,7 @@ int main(void) {
     if (lock < 0 || flock(lock, LOCK_EX)) return 3;
     alarm(30);
     if (fork() == 0) {
+        mpprof_after_fork();
         alarm(30);
         close(lock);
         close(ends[0]);
@@ -197,6 +202,36 @@ fn check_deadlock(records_itself: bool) -> anyhow::Result<()> {
         info.contains("deadlock: the process is waiting for"),
         "{info} {rest:?}"
     );
+    Ok(())
+}
+
+#[test]
+fn an_application_hears_of_a_deadlock_of_its_children_and_its_profile_has_it() -> anyhow::Result<()>
+{
+    own_process!();
+    let place = Workplace::new()?;
+    let program = compile(&place, ("deadlock", DEADLOCK), true)?;
+    let session = session::start(|builder| builder.features(Features::STACK_WALK))?;
+    let alerts = session.alerts(AlertRules::default(), EvidenceOptions::default())?;
+    let (sender, deadlocks) = std::sync::mpsc::channel();
+    alerts.on_deadlock(move |deadlock| drop(sender.send(deadlock.to_string())));
+    let mut command = Command::new(program);
+    command.current_dir(place.path()).stdin(Stdio::null());
+    command.env("LD_LIBRARY_PATH", place.prefix().join("lib"));
+    let mut child = session.spawn("stuck worker", command)?;
+    let told = deadlocks.recv_timeout(LONG)?;
+    ensure!(told.contains("waiting for stuck worker ["), "{told}");
+    let path = session.path("profile.json");
+    session.session()?.capture().save(&path)?;
+    let path = path.to_str().context("a path")?;
+    let info = tools::run(&["info", path])?.out;
+    ensure!(
+        info.contains("deadlock: the process is waiting for"),
+        "{info}"
+    );
+    child.kill()?;
+    child.wait()?;
+    ensure!(deadlocks.try_recv().is_err(), "it is told once");
     Ok(())
 }
 

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, select};
 
 use super::Alert;
+use super::deadlocks::DeadlockListener;
 use super::evidence::Evidence;
 use super::listeners::Listeners;
-use super::poller::{StopSignals, WithheldCounts};
+use super::poller::{Finding, StopSignals, WithheldCounts};
 use crate::capture::CaptureSources;
 
 /// Capacity of the queue, in collections.
@@ -22,25 +23,29 @@ pub(super) const QUEUE: usize = 16;
 pub(super) struct Dispatcher {
     pub(super) captures: Arc<CaptureSources>,
     pub(super) listeners: Arc<Listeners>,
+    pub(super) deadlocks: Arc<DeadlockListener>,
     pub(super) counts: WithheldCounts,
     pub(super) signals: StopSignals,
     pub(super) evidence: Evidence,
 }
 
 impl Dispatcher {
-    pub(super) fn run(mut self, collections: &Receiver<Vec<Alert>>) {
-        while let Some(alerts) = self.next(collections) {
-            self.dispatch(alerts);
+    pub(super) fn run(mut self, findings: &Receiver<Finding>) {
+        while let Some(finding) = self.next(findings) {
+            match finding {
+                Finding::Alerts(alerts) => self.dispatch(alerts),
+                Finding::Deadlocks(deadlocks) => self.deadlocks.tell(&deadlocks),
+            }
         }
     }
 
-    /// Waits for the next collection; `None` when the alerts have ended.
-    fn next(&self, collections: &Receiver<Vec<Alert>>) -> Option<Vec<Alert>> {
+    /// Waits for the next finding; `None` when the alerts have ended.
+    fn next(&self, findings: &Receiver<Finding>) -> Option<Finding> {
         let [stopped, over] = &self.signals.0;
         let next = select! {
             recv(stopped) -> _ => None,
             recv(over) -> _ => None,
-            recv(collections) -> alerts => alerts.ok(),
+            recv(findings) -> finding => finding.ok(),
         };
         next.filter(|_| !self.signals.is_over())
     }

@@ -1,4 +1,4 @@
-//! Alerts: report slow runs of groups while the session runs, with evidence.
+//! Alerts: report slow runs of groups while the session runs, with evidence; and deadlocks.
 //!
 //! Used by applications and by the live page. [`Session::alerts`](crate::Session::alerts) starts a
 //! thread that reads the groups of all processes ([`crate::groups`]) several times a second,
@@ -10,6 +10,7 @@
 //! pools ──peaks of all groups──▶ machine ──queue──▶ evidence: a profile of that time ──▶ listeners
 //! ```
 
+mod deadlocks;
 mod dispatcher;
 mod evidence;
 mod listeners;
@@ -33,7 +34,9 @@ pub use rules::AlertRules;
 
 use crate::capture::CaptureSources;
 use crate::groups::{GroupId, Monitor, SnapshotReader};
+use crate::process_table::{Deadlock, ProcessTable};
 use crate::session_time::SessionNs;
+use deadlocks::DeadlockListener;
 use dispatcher::Dispatcher;
 use evidence::Evidence;
 use listeners::Listeners;
@@ -140,6 +143,8 @@ impl Alert {
 #[derive(Debug)]
 pub(crate) struct AlertSources {
     pub(crate) groups: Arc<SnapshotReader>,
+    /// Has the deadlocks.
+    pub(crate) processes: Arc<ProcessTable>,
     /// For the evidence.
     pub(crate) captures: Arc<CaptureSources>,
     /// Disconnected when the session ends.
@@ -152,6 +157,7 @@ pub(crate) struct AlertSources {
 #[must_use = "alerts end when this is dropped"]
 pub struct Alerts {
     listeners: Arc<Listeners>,
+    deadlocks: Arc<DeadlockListener>,
     counts: WithheldCounts,
     stop: Option<Sender<()>>,
     threads: Vec<QuietThread<()>>,
@@ -171,6 +177,7 @@ impl Alerts {
         evidence: EvidenceOptions,
     ) -> Result<Self, AlertsError> {
         let listeners = Arc::<Listeners>::default();
+        let deadlocks = Arc::<DeadlockListener>::default();
         let counts = WithheldCounts::default();
         let (stop, stopped) = bounded(0);
         let signals = StopSignals([stopped, sources.session_end]);
@@ -178,13 +185,16 @@ impl Alerts {
         let dispatcher = Dispatcher {
             captures: sources.captures,
             listeners: Arc::clone(&listeners),
+            deadlocks: Arc::clone(&deadlocks),
             counts: counts.clone(),
             signals: signals.clone(),
             evidence: Evidence::new(evidence)?,
         };
         let poller = Poller {
             groups: sources.groups,
+            processes: sources.processes,
             listeners: Arc::clone(&listeners),
+            deadlocks: Arc::clone(&deadlocks),
             counts: counts.clone(),
             signals,
             dispatch,
@@ -196,6 +206,7 @@ impl Alerts {
         let poller = poller.map_err(AlertsError::Thread)?;
         Ok(Self {
             listeners,
+            deadlocks,
             counts,
             stop: Some(stop),
             threads: vec![poller, dispatcher],
@@ -218,6 +229,14 @@ impl Alerts {
         callback: impl FnMut(&[Alert]) + Send + 'static,
     ) -> Result<(), ListenerError> {
         self.listeners.add(target, name, Box::new(callback))
+    }
+
+    /// Calls `callback` with each deadlock among threads of the session's processes, from a thread of
+    /// the alerts: those that [`Session::deadlocks`](crate::Session::deadlocks) has already, and later
+    /// ones within about a second after they were found. Replaces the callback before it. A callback
+    /// that panics is removed.
+    pub fn on_deadlock(&self, callback: impl FnMut(&Deadlock) + Send + 'static) {
+        self.deadlocks.set(Box::new(callback));
     }
 
     /// Removes a listener; waits for a running call.

@@ -15,10 +15,12 @@ use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
 
 use super::Alert;
+use super::deadlocks::DeadlockListener;
 use super::listeners::Listeners;
 use super::machine::{Draft, GroupPeaks, Machine, Run, SuppressedAlerts};
 use super::rules::AlertRules;
 use crate::groups::{GroupId, GroupsSnapshot, SnapshotReader};
+use crate::process_table::{Deadlock, ProcessTable};
 use crate::session_time::SessionNs;
 
 /// The shortest interval, used while polls are cheap. Peaks are kept for about five seconds: a run
@@ -48,6 +50,15 @@ impl StopSignals {
     }
 }
 
+/// What one poll has found.
+#[derive(Debug)]
+pub(super) enum Finding {
+    /// Groups that were too slow.
+    Alerts(Vec<Alert>),
+    /// Deadlocks that were not told yet.
+    Deadlocks(Vec<Deadlock>),
+}
+
 /// Alerts that were withheld, by reason.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WithheldCounts(Arc<Mutex<SuppressedAlerts>>);
@@ -69,9 +80,9 @@ impl WithheldCounts {
     }
 
     /// Passes alerts to the dispatcher, if its queue has room for them.
-    fn hand_over(&self, alerts: Vec<Alert>, dispatch: &Sender<Vec<Alert>>) {
-        if let Err(refused) = dispatch.try_send(alerts) {
-            let lost = refused.into_inner().len() as u64;
+    fn hand_over(&self, alerts: Vec<Alert>, dispatch: &Sender<Finding>) {
+        let lost = alerts.len() as u64;
+        if dispatch.try_send(Finding::Alerts(alerts)).is_err() {
             self.change(|counts| counts.unheard = counts.unheard.saturating_add(lost));
         }
     }
@@ -80,10 +91,12 @@ impl WithheldCounts {
 /// The state of the poller's thread.
 pub(super) struct Poller {
     pub(super) groups: Arc<SnapshotReader>,
+    pub(super) processes: Arc<ProcessTable>,
     pub(super) listeners: Arc<Listeners>,
+    pub(super) deadlocks: Arc<DeadlockListener>,
     pub(super) counts: WithheldCounts,
     pub(super) signals: StopSignals,
-    pub(super) dispatch: Sender<Vec<Alert>>,
+    pub(super) dispatch: Sender<Finding>,
 }
 
 impl Poller {
@@ -93,6 +106,7 @@ impl Poller {
         let mut interval = SHORTEST_INTERVAL;
         // The latest snapshot, kept so that the live page can use it.
         let mut latest = None;
+        let mut told = 0;
         while panics < MAX_PANICS {
             let begun = self.now();
             let before = latest.take();
@@ -100,6 +114,7 @@ impl Poller {
                 let snapshot = self.snapshot(interval, before);
                 self.process(&snapshot, rules, &mut machine);
                 latest = Some(snapshot);
+                self.pass_on_deadlocks(&mut told);
             });
             panics += u32::from(!ended_well);
             // A snapshot that another caller took does not show the cost of a poll.
@@ -115,6 +130,21 @@ impl Poller {
                 recv(over) -> _ => return,
                 default(interval) => {}
             }
+        }
+    }
+
+    /// Passes deadlocks from number `told` on to the dispatcher, if it has room for them. Otherwise,
+    /// the next poll does.
+    fn pass_on_deadlocks(&self, told: &mut usize) {
+        let before = *told;
+        let deadlocks = self.deadlocks.untold(&self.processes, told);
+        let is_sent = deadlocks.is_empty()
+            || self
+                .dispatch
+                .try_send(Finding::Deadlocks(deadlocks))
+                .is_ok();
+        if !is_sent {
+            *told = before;
         }
     }
 

@@ -92,7 +92,6 @@ impl ProcessTable {
     }
 
     /// The deadlocks from this number on, the first ones first.
-    #[cfg(observing)]
     pub(crate) fn deadlocks_from(&self, number: usize) -> Vec<Deadlock> {
         let found = self.deadlocks.lock();
         let found = found.unwrap_or_else(PoisonError::into_inner);

@@ -334,6 +334,7 @@ impl Session {
         let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
         let sources = AlertSources {
             groups: Arc::clone(&self.groups),
+            processes: Arc::clone(&self.processes),
             captures: Arc::clone(&self.captures),
             session_end: self.end.receiver(),
         };
