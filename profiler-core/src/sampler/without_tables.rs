@@ -115,7 +115,9 @@ impl Uncovered<'_> {
             };
         }
         let record = self.record(regs)?;
-        if record.return_address == 0 && is_caller {
+        // Generated code ends its stacks so. In a file, it is assembly that uses the register for
+        // another purpose, and its value is the address of zeros.
+        if record.return_address == 0 && is_caller && !self.is_in_module {
             return Ok(None);
         }
         let is_outermost = record.frame_pointer == 0 && (self.is_code)(record.return_address);

@@ -121,6 +121,14 @@ fn a_register_that_assembly_uses_for_a_null_does_not_end_the_stack() {
 }
 
 #[test]
+fn a_register_that_assembly_uses_for_the_address_of_zeros_does_not_end_the_stack() {
+    let words = [CALLER + 5, 7, 7, 0, 0, 0];
+    let (found, is_cut) = frames(&FakeCode::new(), (LEAF + 9, STACK, STACK + 0x18), &words);
+    assert_eq!(found, [LEAF + 9, CALLER + 5]);
+    assert!(is_cut, "the caller of the caller is not known");
+}
+
+#[test]
 fn the_first_function_of_a_program_ends_the_stack() {
     let arguments = [2, STACK + 0x100, STACK + 0x108, 0, STACK + 0x110, 0];
     for pushed in [0, 1, 3] {
