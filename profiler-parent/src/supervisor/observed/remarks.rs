@@ -48,14 +48,14 @@ pub(super) fn remarks(
     let is_reported = |note: Notes| header.notes & note.0 != 0;
     let facts = FACTS.iter().filter(|(note, _)| is_reported(*note));
     let mut all: Vec<String> = facts.map(|(_, text)| (*text).to_owned()).collect();
-    let count = |number: u64, text: &str| (number > 0).then(|| format!("{number} {text}"));
+    let count = |number: u64, text: &str| (number > 0).then(|| format!("{text}: {number}"));
     all.extend(count(
         header.threads_without_timer,
-        "of its threads have no stacks while they run: there was no timer for them",
+        "threads without stacks while they run, because there was no timer for them",
     ));
     all.extend(count(
         header.forks_without_file,
-        "of its forked children are not recorded: they could make no file",
+        "forked children that are not recorded, because they could make no file",
     ));
     all.extend(used_ns.and_then(|used| missing_time(sampled_ns, used)));
     all

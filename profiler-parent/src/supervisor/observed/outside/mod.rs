@@ -109,7 +109,7 @@ impl OutsideProcess {
             Ok(events) => match events.refused_threads() {
                 0 => None,
                 refused => Some(format!(
-                    "{refused} of its threads have no stacks while they run: {}",
+                    "threads without stacks while they run: {refused}: {}",
                     EventError::Exhausted
                 )),
             },
