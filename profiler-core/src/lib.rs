@@ -49,6 +49,7 @@ pub mod ids;
 mod macros;
 mod marker_options;
 mod marker_type;
+mod marker_value;
 mod sample_types;
 mod schema;
 mod thread_filter;

@@ -46,6 +46,8 @@ mod held_up_threads;
 mod hygiene;
 #[cfg(feature = "enabled")]
 mod labels;
+#[cfg(feature = "enabled")]
+mod marker_fields;
 #[cfg(all(feature = "enabled", target_os = "linux", not(profiler_portable)))]
 mod observed_waits;
 #[cfg(feature = "enabled")]

@@ -37,6 +37,9 @@ mod statics {
             &CATEGORY,
             SpanOptions::default().label(SITE).group(GROUP)
         );
+        marker!(SITE, category = &CATEGORY, site = SITE);
+        let _fields = scope!(SITE, category = &CATEGORY, number = SITE, draft = SITE);
+        let _span = span!(SITE, category = &CATEGORY, number = SITE, draft = SITE);
         let _label = label!(LABEL, &CATEGORY);
         let _entered = group!(GROUP).enter();
         let _tenant = group!(Tenant, GROUP).enter();

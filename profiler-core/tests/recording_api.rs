@@ -101,6 +101,14 @@ fn markers() {
         MarkerOptions::interval(start, start),
         &request,
     );
+    let url = String::from("index.html");
+    marker!("fields", url = url, bytes = 17, ok = true);
+    marker!("fields", category = &category::IO, options = options, url = url);
+    text_marker!("text", "text");
+    text_marker!("text", &category::IO, "text");
+    let _fields = scope!("scope with fields", category = &STORAGE, url = &url);
+    let with_fields: MarkerSpan = span!("span with fields", url = url, bytes = Some(17));
+    drop(with_fields);
     let _none: MarkerScope<'static> = MarkerScope::disabled();
     let _scope = scope!("scope");
     let text = String::from("text");

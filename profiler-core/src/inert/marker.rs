@@ -9,6 +9,9 @@ pub mod schema {
 pub use crate::category::{self, Category, CategoryPair};
 pub use crate::marker_options::{MarkerOptions, MarkerStack, MarkerTiming, SpanOptions};
 pub use crate::marker_type::{ProfilerMarker, Text};
+#[doc(hidden)]
+pub use crate::marker_value::MarkerFields;
+pub use crate::marker_value::MarkerValue;
 
 use std::marker::PhantomData;
 
@@ -74,6 +77,87 @@ impl MarkerSite {
         _text: &str,
     ) {
     }
+}
+
+/// The names of the fields of a call site.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct FieldNames;
+
+impl FieldNames {
+    /// Keeps nothing.
+    pub const fn new(_keys: &'static [&'static str]) -> Self {
+        Self
+    }
+
+    /// Keeps nothing.
+    pub const fn of_span(_keys: &'static [&'static str]) -> Self {
+        Self
+    }
+}
+
+/// The number of a span that is about to open.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct SpanDraft;
+
+impl SpanDraft {
+    /// Draws nothing.
+    pub fn draw() -> Self {
+        Self
+    }
+
+    /// Always 0.
+    pub const fn id(&self) -> u64 {
+        0
+    }
+
+    /// Opens nothing.
+    pub fn open<F: MarkerFields>(
+        self,
+        _site: &'static MarkerSite,
+        _category: impl Into<CategoryPair>,
+        _names: FieldNames,
+        _fields: &F,
+    ) -> MarkerSpan {
+        MarkerSpan::disabled()
+    }
+}
+
+impl MarkerSite {
+    /// Does nothing.
+    #[inline(always)]
+    pub fn add_fields<F: MarkerFields>(
+        &'static self,
+        _category: impl Into<CategoryPair>,
+        _options: MarkerOptions,
+        _names: FieldNames,
+        _fields: &F,
+    ) {
+    }
+}
+
+/// The guard of a scope with fields. Not `Send`, like the engine's guard.
+#[derive(Debug)]
+#[must_use = "a scope ends when its guard is dropped; bind it: let _scope = scope!(…)"]
+pub struct FieldScope<F: MarkerFields>(PhantomData<(*const (), F)>);
+
+impl<F: MarkerFields> FieldScope<F> {
+    /// Opens nothing.
+    #[inline(always)]
+    pub fn new(
+        _site: &'static MarkerSite,
+        _category: impl Into<CategoryPair>,
+        _names: FieldNames,
+        _fields: impl FnOnce() -> F,
+    ) -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<F: MarkerFields> Drop for FieldScope<F> {
+    #[inline(always)]
+    fn drop(&mut self) {}
 }
 
 /// The guard of a scope. Not `Send`, like the engine's guard.

@@ -16,22 +16,29 @@ pub mod schema {
     pub use crate::schema::*;
 }
 
+mod fields;
 mod record;
 pub(crate) mod runtime_site;
 mod scope;
 mod site;
 mod span;
+mod span_mark;
 pub(crate) mod span_number;
 mod stack;
 mod timing;
 
+#[doc(hidden)]
+pub use fields::FieldNames;
+pub use fields::FieldScope;
 pub use record::{add_marker, add_text_marker, add_untyped_marker};
 pub use scope::MarkerScope;
 #[doc(hidden)]
 pub use site::MarkerSite;
 pub use span::MarkerSpan;
 #[doc(hidden)]
-pub use span::{SpanDetail, SpanMark};
+pub use span::{SpanDetail, SpanDraft};
+#[doc(hidden)]
+pub use span_mark::SpanMark;
 
 #[doc(inline)]
 pub use crate::category::{self, Category, CategoryPair};
@@ -39,3 +46,7 @@ pub use crate::category::{self, Category, CategoryPair};
 pub use crate::marker_options::{MarkerOptions, MarkerStack, MarkerTiming, SpanOptions};
 #[doc(inline)]
 pub use crate::marker_type::{ProfilerMarker, Text};
+#[doc(hidden)]
+pub use crate::marker_value::MarkerFields;
+#[doc(inline)]
+pub use crate::marker_value::MarkerValue;

@@ -243,7 +243,7 @@ impl Site {
     /// The first word of an entry with a tail, with its site. The pool's tag is stored in place of
     /// the length until that is known, which saves a register.
     #[inline(always)]
-    const fn complete(self, head: u64) -> u64 {
+    pub(super) const fn complete(self, head: u64) -> u64 {
         with_site_number(head, self.number) | length_bits(self.tag)
     }
 }

@@ -30,6 +30,11 @@ impl MarkerSite {
         }
     }
 
+    /// The name of its markers.
+    pub(super) const fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The site's number in the pool with this tag, if it is defined there.
     #[inline(always)]
     pub(super) fn known(&self, tag: u64) -> Option<DefinitionId> {

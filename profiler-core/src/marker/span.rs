@@ -4,60 +4,22 @@
 //! start and an end with the same number. So an observer sees it while it is open, the profile of a
 //! killed process contains its open spans, and spans of the same name are not confused. It may end
 //! on another thread: the end then belongs to the thread on which it began. Made by
-//! [`crate::span!`]. The numbers come from `span_number`.
+//! [`crate::span!`]. The numbers come from `span_number`. If the macro has fields, the start has a
+//! type of its own, whose name begins with [`SpanMark::TYPE_PREFIX`], and the end has only the
+//! number.
 
 use serde::Serialize;
 
+use super::fields::FieldNames;
 use super::record::add_marker;
 use super::site::MarkerSite;
+use super::span_mark::SpanMark;
 use super::span_number::{draw, here};
-use super::{MarkerOptions, MarkerTiming, ProfilerMarker, SpanOptions};
+use super::{MarkerFields, MarkerOptions, MarkerTiming, ProfilerMarker, SpanOptions};
 use crate::category::CategoryPair;
 use crate::ids::ThreadId;
 use crate::record::session_state;
 use crate::schema::{Format, MarkerField, MarkerSchema};
-
-/// Start or end of a span.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct SpanMark<'a> {
-    /// Its number in this process: the same in its start, its end, and its details.
-    pub span: u64,
-    /// A text beside its name; only in the start.
-    pub name: Option<&'a str>,
-    /// The group of everything that its thread records while it is open; only in the start.
-    pub group: Option<&'a str>,
-}
-
-impl SpanMark<'_> {
-    /// The beginning of the names of types whose markers are numbered like these and have further
-    /// fields.
-    pub const TYPE_PREFIX: &'static str = "Span ";
-
-    /// Whether markers of this type are the starts and ends of numbered spans. The number is the
-    /// field `span`.
-    pub fn is_type(type_name: &str) -> bool {
-        type_name == Self::TYPE_NAME || type_name.starts_with(Self::TYPE_PREFIX)
-    }
-}
-
-impl ProfilerMarker for SpanMark<'_> {
-    const TYPE_NAME: &'static str = "Span";
-    const IS_OF_PROFILER: bool = true;
-
-    fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
-            .tooltip_label("{marker.name}")
-            .chart_label("{marker.name} {marker.data.name}")
-            .table_label("{marker.name} {marker.data.name}")
-            .field(
-                MarkerField::new("span", Format::Integer)
-                    .label("Span")
-                    .not_searchable(),
-            )
-            .key_label_format("name", "Details", Format::String)
-            .key_label_format("group", "Group", Format::UniqueString)
-    }
-}
 
 /// A detail of an open span.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -95,6 +57,50 @@ struct Open {
     category: CategoryPair,
     id: u64,
     thread: ThreadId,
+    /// Whether its start has fields.
+    has_fields: bool,
+}
+
+/// The number of a span that is about to open. Made by the macro, which passes it as the first
+/// field.
+#[derive(Debug)]
+pub struct SpanDraft {
+    id: u64,
+    thread: ThreadId,
+}
+
+impl SpanDraft {
+    /// A new number.
+    #[inline]
+    pub fn draw() -> Self {
+        let (id, thread) = draw();
+        Self { id, thread }
+    }
+
+    /// The number.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Opens the span with these fields, of which the first is the number.
+    #[inline]
+    pub fn open<F: MarkerFields>(
+        self,
+        site: &'static MarkerSite,
+        category: impl Into<CategoryPair>,
+        names: FieldNames,
+        fields: &F,
+    ) -> MarkerSpan {
+        let category = category.into();
+        site.add_fields(category, MarkerOptions::interval_start(), names, fields);
+        MarkerSpan(Some(Open {
+            site,
+            category,
+            id: self.id,
+            thread: self.thread,
+            has_fields: true,
+        }))
+    }
 }
 
 impl MarkerSpan {
@@ -124,6 +130,7 @@ impl MarkerSpan {
             category,
             id,
             thread,
+            has_fields: false,
         }))
     }
 
@@ -173,15 +180,19 @@ impl Drop for MarkerSpan {
     #[inline]
     fn drop(&mut self) {
         let Some(open) = &self.0 else { return };
-        if session_state::is_active() {
-            let end = SpanMark {
-                span: open.id,
-                name: None,
-                group: None,
-            };
-            open.site
-                .add_typed(open.category, open.options(MarkerTiming::IntervalEnd), &end);
+        if !session_state::is_active() {
+            return;
         }
+        let options = open.options(MarkerTiming::IntervalEnd);
+        if open.has_fields {
+            return open.site.add_end(options, open.id);
+        }
+        let end = SpanMark {
+            span: open.id,
+            name: None,
+            group: None,
+        };
+        open.site.add_typed(open.category, options, &end);
     }
 }
 
@@ -193,11 +204,5 @@ mod tests {
     fn a_span_may_end_on_another_thread() {
         fn is_send<T: Send>() {}
         is_send::<MarkerSpan>();
-    }
-
-    #[test]
-    fn only_the_types_of_spans_are_types_of_spans() {
-        assert!(SpanMark::is_type("Span") && SpanMark::is_type("Span request"));
-        assert!(!SpanMark::is_type("SpanDetail") && !SpanMark::is_type("Text"));
     }
 }

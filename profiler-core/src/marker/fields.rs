@@ -1,0 +1,325 @@
+//! Markers whose fields are given in the macro.
+//!
+//! Called by the macros. A call site has a type of its own, whose schema is made when it first
+//! records: its fields are shown under their keys, as the types of the values require. Costs as
+//! much as a marker with a typed payload. Invariants: the keys and the types of a site never
+//! change; sites in different places or processes share a type if name, keys and formats are equal.
+
+use super::payload::{FieldWriter, PayloadError};
+use super::record::{Site, front, with_site};
+use super::site::{MarkerSite, define_schema};
+use super::span_mark::SpanMark;
+use super::stack::add_with_stack;
+use super::{MarkerFields, MarkerOptions, MarkerStack};
+use crate::category::CategoryPair;
+use crate::entry_counts::DropReason;
+use crate::ids::DefinitionId;
+use crate::manager::ChunkManager;
+use crate::marker_value::FieldSink;
+use crate::pool::tag::pool_tag;
+use crate::record::local;
+use crate::record::recorder::Recorder;
+use crate::record::session_state;
+use crate::record::writer::{Front, PayloadBuffer};
+use crate::schema::{Format, MarkerField, MarkerSchema};
+use crate::time::Timestamp;
+
+/// The longest formatted text.
+const MAX_TEXT: usize = 1 << 16;
+/// The version of the names of formats.
+const FORMAT_NAMES: u32 = u32::MAX;
+
+/// The names of the fields of a call site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldNames {
+    keys: &'static [&'static str],
+    /// Whether the first field is the number of a span.
+    is_span: bool,
+}
+
+impl FieldNames {
+    /// Those of a marker.
+    pub const fn new(keys: &'static [&'static str]) -> Self {
+        Self {
+            keys,
+            is_span: false,
+        }
+    }
+
+    /// Those of a span, whose first field is its number.
+    pub const fn of_span(keys: &'static [&'static str]) -> Self {
+        Self {
+            keys,
+            is_span: true,
+        }
+    }
+}
+
+impl MarkerSite {
+    /// Records a marker of this site with these fields. The caller has checked that a session runs.
+    #[inline(always)]
+    pub fn add_fields<F: MarkerFields>(
+        &'static self,
+        category: impl Into<CategoryPair>,
+        options: MarkerOptions,
+        names: FieldNames,
+        fields: &F,
+    ) {
+        if options.stack != MarkerStack::None {
+            let category = category.into();
+            let define = |manager: &ChunkManager| self.define_fields::<F>(manager, category, names);
+            return add_with_stack(options, None, "", define, |room: PayloadBuffer<'_>| {
+                written(fields, room.bytes)
+            });
+        }
+        self.add_fields_plain(category.into(), options, names, fields);
+    }
+
+    #[inline]
+    fn add_fields_plain<F: MarkerFields>(
+        &'static self,
+        category: CategoryPair,
+        options: MarkerOptions,
+        names: FieldNames,
+        fields: &F,
+    ) {
+        let front = front(options.timing.resolve(), options.thread);
+        let tag = pool_tag();
+        let Some(number) = self.known(tag) else {
+            return self.add_fields_first(category, front.copied(), names, fields);
+        };
+        let [first, second, third] = front.fixed;
+        let head = Site { number, tag }.complete(front.head);
+        local::with_recorder(|recorder| add_written(recorder, head, first, second, third, fields));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_fields_first<F: MarkerFields>(
+        &'static self,
+        category: CategoryPair,
+        front: Front,
+        names: FieldNames,
+        fields: &F,
+    ) {
+        let [first, second, third] = front.fixed;
+        let define = |manager: &ChunkManager| self.define_fields::<F>(manager, category, names);
+        with_site(define, |recorder, site| {
+            let head = site.complete(front.head);
+            add_written(recorder, head, first, second, third, fields);
+        });
+    }
+
+    /// Records the end of a span of this site, whose start has fields. Has no effect if the start is
+    /// in the pool of another session.
+    #[inline]
+    pub(super) fn add_end(&'static self, options: MarkerOptions, number: u64) {
+        let tag = pool_tag();
+        if let Some(site) = self.known(tag) {
+            let front = front(options.timing.resolve(), options.thread);
+            let [first, second, third] = front.fixed;
+            let head = Site { number: site, tag }.complete(front.head);
+            local::with_recorder(|recorder| {
+                add_written(recorder, head, first, second, third, &(number,));
+            });
+        }
+    }
+
+    fn define_fields<F: MarkerFields>(
+        &self,
+        manager: &ChunkManager,
+        category: CategoryPair,
+        names: FieldNames,
+    ) -> Result<DefinitionId, DropReason> {
+        self.define(manager, category, |manager| {
+            let schema = schema(self.name(), names, F::FORMATS);
+            let keys = names.keys.iter().map(|key| (*key).to_owned());
+            define_schema(manager, &schema, keys.collect())
+        })
+    }
+}
+
+/// One function per type of the fields, not one per call. The arguments are single words: see
+/// `record::add_encoded`.
+#[inline(never)]
+fn add_written<F: MarkerFields>(
+    recorder: &Recorder,
+    head: u64,
+    first: u64,
+    second: u64,
+    third: u64,
+    fields: &F,
+) {
+    let front = Front {
+        head,
+        fixed: [first, second, third],
+    };
+    recorder.with_tail(front, "", |room: PayloadBuffer<'_>| {
+        written(fields, room.bytes)
+    });
+}
+
+#[inline]
+fn written<F: MarkerFields>(fields: &F, room: &mut [u8]) -> Result<Option<usize>, ()> {
+    let mut writer = FieldWriter::new(room);
+    match fields.write(&mut writer) {
+        Ok(()) => Ok(Some(writer.written())),
+        Err(PayloadError::NoRoom) => Ok(None),
+        Err(_) => Err(()),
+    }
+}
+
+/// The schema of the type of a call site.
+fn schema(name: &str, names: FieldNames, formats: &[Format]) -> MarkerSchema {
+    let number = usize::from(names.is_span);
+    let pairs = || names.keys.iter().zip(formats).skip(number);
+    let list = |text: &dyn Fn(&str, Format) -> String| -> String {
+        let all: Vec<String> = pairs().map(|(key, format)| text(key, *format)).collect();
+        all.join(", ")
+    };
+    let prefix = if names.is_span {
+        SpanMark::TYPE_PREFIX
+    } else {
+        ""
+    };
+    let types = list(&|key, format| format!("{key}: {}", format.name(FORMAT_NAMES)));
+    let values = list(&|key, _| format!("{key}={{marker.data.{key}}}"));
+    let label = format!("{{marker.name}} — {values}");
+    let schema = MarkerSchema::in_chart_and_table(format!("{prefix}{name} ({types})"))
+        .tooltip_label("{marker.name}")
+        .chart_label(label.clone())
+        .table_label(label);
+    let schema = match names.keys {
+        [number, ..] if names.is_span => schema.field(
+            MarkerField::new(*number, Format::Integer)
+                .label("Span")
+                .not_searchable(),
+        ),
+        _ => schema,
+    };
+    pairs().fold(schema, |schema, (key, format)| {
+        schema.key_format(*key, *format)
+    })
+}
+
+impl FieldSink for FieldWriter<'_> {
+    type Error = PayloadError;
+
+    #[inline]
+    fn put_none(&mut self) -> Result<(), PayloadError> {
+        self.none()
+    }
+
+    #[inline]
+    fn put_bool(&mut self, value: bool) -> Result<(), PayloadError> {
+        self.bool(value)
+    }
+
+    #[inline]
+    fn put_u64(&mut self, value: u64) -> Result<(), PayloadError> {
+        self.u64(value)
+    }
+
+    #[inline]
+    fn put_i64(&mut self, value: i64) -> Result<(), PayloadError> {
+        self.i64(value)
+    }
+
+    #[inline]
+    fn put_f64(&mut self, value: f64) -> Result<(), PayloadError> {
+        self.f64(value)
+    }
+
+    #[inline]
+    fn put_text(&mut self, value: &str) -> Result<(), PayloadError> {
+        self.text(value, usize::MAX)
+    }
+
+    fn put_display(&mut self, value: std::fmt::Arguments<'_>) -> Result<(), PayloadError> {
+        self.display(value, MAX_TEXT)
+    }
+}
+
+/// Records one interval marker with fields when it is dropped. Made by [`crate::scope!`].
+///
+/// The values are those at the beginning of the scope. Otherwise like
+/// [`MarkerScope`](super::MarkerScope).
+#[derive(Debug)]
+#[must_use = "a scope ends when its guard is dropped; bind it: let _scope = scope!(…)"]
+pub struct FieldScope<F: MarkerFields> {
+    open: Option<OpenFields<F>>,
+    /// Not `Send`: the marker belongs to the thread that opened the scope.
+    thread: std::marker::PhantomData<*const ()>,
+}
+
+#[derive(Debug)]
+struct OpenFields<F> {
+    site: &'static MarkerSite,
+    category: CategoryPair,
+    start: Timestamp,
+    names: FieldNames,
+    fields: F,
+}
+
+impl<F: MarkerFields> FieldScope<F> {
+    /// Opens a scope if a session runs. Only then are the fields evaluated.
+    #[inline(always)]
+    pub fn new(
+        site: &'static MarkerSite,
+        category: impl Into<CategoryPair>,
+        names: FieldNames,
+        fields: impl FnOnce() -> F,
+    ) -> Self {
+        let open = session_state::is_active().then(|| OpenFields {
+            site,
+            category: category.into(),
+            names,
+            fields: fields(),
+            start: Timestamp::now(),
+        });
+        Self {
+            open,
+            thread: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<F: MarkerFields> Drop for FieldScope<F> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let Some(open) = &self.open else { return };
+        if session_state::is_active() {
+            let options = MarkerOptions::interval_until_now_from(open.start);
+            open.site
+                .add_fields(open.category, options, open.names, &open.fields);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_named_after_its_marker_keys_and_formats() {
+        let made = schema(
+            "load",
+            FieldNames::new(&["url", "bytes"]),
+            <(&str, u64)>::FORMATS,
+        );
+        assert_eq!(made.name, "load (url: string, bytes: integer)");
+        let label = "{marker.name} — url={marker.data.url}, bytes={marker.data.bytes}";
+        assert_eq!(made.table_label.as_deref(), Some(label));
+        assert_eq!(made.check(), Ok(()));
+        let other = schema(
+            "load",
+            FieldNames::new(&["url", "bytes"]),
+            <(&str, f64)>::FORMATS,
+        );
+        assert_ne!(made.name, other.name);
+        let names = FieldNames::of_span(&["span", "url"]);
+        let span = schema("load", names, <(u64, &str)>::FORMATS);
+        assert_eq!(span.name, "Span load (url: string)");
+        assert!(SpanMark::is_type(&span.name) && span.field_named("span").is_some());
+    }
+}
