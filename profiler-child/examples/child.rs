@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use profiler_child::{Status, label, scope};
 
-#[label::function(crate = profiler_child::core)]
+#[label::function]
 fn spin(milliseconds: u64) -> u64 {
     let _scope = scope!("spin");
     #[allow(clippy::disallowed_methods)] // measures the work of the example

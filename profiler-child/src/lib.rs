@@ -84,12 +84,32 @@ pub use init::{Invitation, init_as};
 pub use init::{JOIN_WAIT, init, init_within};
 pub use profiler_core as core;
 #[doc(no_inline)]
-pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+pub use profiler_core::recording_names::*;
+#[doc(no_inline)]
+pub use profiler_core::{blocking, group, scope, span, text_marker};
 #[doc(hidden)]
 #[cfg(unix)]
 pub use shutdown::leave;
 #[cfg(unix)]
 pub use shutdown::shutdown;
+
+pub mod label {
+    //! Labels: see [`profiler_core::label`]. The attribute is for crates that depend on this one.
+
+    #[doc(no_inline)]
+    pub use profiler_core::label::*;
+    #[doc(inline)]
+    pub use profiler_core::label::function_of_child as function;
+}
+
+pub mod marker {
+    //! Markers: see [`profiler_core::marker`]. The derive macro is for crates that depend on this one.
+
+    #[doc(inline)]
+    pub use profiler_core::marker::ProfilerMarkerOfChild as ProfilerMarker;
+    #[doc(no_inline)]
+    pub use profiler_core::marker::*;
+}
 
 /// The code in the README compiles.
 #[cfg(doctest)]

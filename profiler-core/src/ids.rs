@@ -91,6 +91,41 @@ number! {
     ByteLimit(u64)
 }
 
+impl ByteLimit {
+    /// A limit of this number of mebibytes (1,048,576 bytes).
+    pub const fn mib(mebibytes: u32) -> Self {
+        Self((mebibytes as u64) << 20)
+    }
+}
+
+/// The number of bytes, so that `memory_limit(64 << 20)` needs no type.
+impl From<u64> for ByteLimit {
+    fn from(bytes: u64) -> Self {
+        Self(bytes)
+    }
+}
+
+/// As for `u64`.
+impl From<u32> for ByteLimit {
+    fn from(bytes: u32) -> Self {
+        Self(bytes.into())
+    }
+}
+
+/// As for `u64`.
+impl From<usize> for ByteLimit {
+    fn from(bytes: usize) -> Self {
+        Self(bytes as u64)
+    }
+}
+
+/// As for `u64`: the type of a number without a type. A negative number is 0.
+impl From<i32> for ByteLimit {
+    fn from(bytes: i32) -> Self {
+        Self(u64::try_from(bytes).unwrap_or(0))
+    }
+}
+
 impl DefinitionId {
     /// "No definition".
     pub const NONE: Self = Self(0);

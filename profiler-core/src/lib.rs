@@ -138,6 +138,12 @@ pub use inert::internal;
 #[cfg(not(all(feature = "engine", unix)))]
 pub use inert::{alloc, counter, groups, label, marker, safepoint, sampler, session, thread, time};
 
+/// Names that are a module and a macro, for the crates that have modules of these names.
+#[doc(hidden)]
+pub mod recording_names {
+    pub use crate::{label, marker};
+}
+
 /// The code in the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

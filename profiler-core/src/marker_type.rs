@@ -15,6 +15,28 @@ use crate::schema::{Format, Location, MarkerSchema};
 /// (maps, nested structs, bytes, 128-bit integers) are dropped and counted. The type is registered
 /// in the pool when it is first recorded.
 ///
+/// With the feature `derive`, which `profiler-child` and `profiler-parent` have, the schema is given at
+/// the fields. Their names, their formats and the fields in labels are checked when the program is
+/// compiled. Without `format`, the type of the field decides: see
+/// [`MarkerValue`](crate::marker::MarkerValue).
+///
+/// ```
+/// # #[cfg(feature = "derive")] {
+/// use profiler_core::marker::ProfilerMarker;
+///
+/// #[derive(serde::Serialize, ProfilerMarker)]
+/// #[marker(name = "File", label = "{marker.data.path}")]
+/// struct FileMarker<'a> {
+///     #[field(format = "file-path", label = "Path")]
+///     path: &'a str,
+///     #[field(format = "bytes", label = "Size", search = false)]
+///     bytes: u64,
+/// }
+/// # }
+/// ```
+///
+/// The same without the derive macro:
+///
 /// ```
 /// use profiler_core::marker::{ProfilerMarker, schema::{Format, MarkerSchema}};
 ///

@@ -59,11 +59,31 @@ pub use profiler_core::session::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
-pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+pub use profiler_core::recording_names::*;
+#[doc(no_inline)]
+pub use profiler_core::{blocking, group, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
+
+pub mod label {
+    //! Labels: see [`profiler_core::label`]. The attribute is for crates that depend on this one.
+
+    #[doc(no_inline)]
+    pub use profiler_core::label::*;
+    #[doc(inline)]
+    pub use profiler_core::label::function_of_parent as function;
+}
+
+pub mod marker {
+    //! Markers: see [`profiler_core::marker`]. The derive macro is for crates that depend on this one.
+
+    #[doc(inline)]
+    pub use profiler_core::marker::ProfilerMarkerOfParent as ProfilerMarker;
+    #[doc(no_inline)]
+    pub use profiler_core::marker::*;
+}
 
 /// Compiles the code in the README, as documentation tests.
 #[cfg(doctest)]

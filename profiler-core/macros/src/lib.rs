@@ -10,15 +10,36 @@ use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 /// Opens a label for a whole function. See `profiler_core::label`.
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    match expand(arguments, item.clone()) {
+    label(arguments, item, "::profiler_core")
+}
+
+/// The same for a crate that depends on `profiler-child`.
+#[proc_macro_attribute]
+pub fn function_of_child(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    label(arguments, item, "::profiler_child::core")
+}
+
+/// The same for a crate that depends on `profiler-parent`.
+#[proc_macro_attribute]
+pub fn function_of_parent(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    label(arguments, item, "::profiler_parent::core")
+}
+
+/// `core` is the path of `profiler-core`, unless the arguments name another one.
+fn label(arguments: TokenStream, item: TokenStream, core: &str) -> TokenStream {
+    match expand(arguments, item.clone(), core) {
         Ok(expanded) => expanded,
         // The item stays as it is, so that its users cause no further errors.
         Err(error) => error.into_iter().chain(item).collect(),
     }
 }
 
-fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, TokenStream> {
-    let (core, category) = read_arguments(arguments);
+fn expand(
+    arguments: TokenStream,
+    item: TokenStream,
+    core: &str,
+) -> Result<TokenStream, TokenStream> {
+    let (core, category) = read_arguments(arguments, core);
     let mut item: Vec<TokenTree> = item.into_iter().collect();
     let name = function_name(&item)?.clone();
     let span = name.span();
@@ -44,9 +65,9 @@ fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, Toke
 }
 
 /// Returns the path of `profiler-core`, and the category with a comma before it.
-fn read_arguments(arguments: TokenStream) -> (String, String) {
+fn read_arguments(arguments: TokenStream, core: &str) -> (String, String) {
     let mut tokens = arguments.into_iter().peekable();
-    let mut core = "::profiler_core".to_owned();
+    let mut core = core.to_owned();
     if tokens.next_if(|token| is_word(token, "crate")).is_some() {
         let equals = tokens
             .next_if(|token| matches!(token, TokenTree::Punct(sign) if sign.as_char() == '='));

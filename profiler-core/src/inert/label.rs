@@ -1,6 +1,8 @@
 //! Labels that are not stored.
 
 pub use profiler_core_macros::function;
+#[doc(hidden)]
+pub use profiler_core_macros::{function_of_child, function_of_parent};
 
 use std::marker::PhantomData;
 

@@ -38,9 +38,10 @@ mod stack;
 
 /// Opens a label for the whole of a function: its module's path and its name.
 ///
-/// `#[label::function]`, or `#[label::function(category)]`, as in [`crate::label!`]. For a crate
-/// that has `profiler-core` under another name, that name comes first:
-/// `#[label::function(crate = profiler_child::core, &category::IO)]`.
+/// `#[label::function]`, or `#[label::function(category)]`, as in [`crate::label!`]. `profiler_child`
+/// and `profiler_parent` have the same attribute in their module `label`. For a crate that has the
+/// profiler under another name, that name comes first:
+/// `#[label::function(crate = our_profiler::core, &category::IO)]`.
 ///
 /// Not for an `async fn`, which may continue on another thread, nor for a `const fn`:
 ///
@@ -49,6 +50,8 @@ mod stack;
 /// async fn fetch() {}
 /// ```
 pub use profiler_core_macros::function;
+#[doc(hidden)]
+pub use profiler_core_macros::{function_of_child, function_of_parent};
 
 pub(crate) use stack::{LabelStack, MAX_LABELS, OpenLabels};
 

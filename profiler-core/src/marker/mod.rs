@@ -46,6 +46,12 @@ pub use crate::category::{self, Category, CategoryPair};
 pub use crate::marker_options::{MarkerOptions, MarkerStack, MarkerTiming, SpanOptions};
 #[doc(inline)]
 pub use crate::marker_type::{ProfilerMarker, Text};
+#[cfg(feature = "derive")]
+#[doc(inline)]
+pub use profiler_core_derive::ProfilerMarker;
+#[cfg(feature = "derive")]
+#[doc(hidden)]
+pub use profiler_core_derive::{ProfilerMarkerOfChild, ProfilerMarkerOfParent};
 #[doc(hidden)]
 pub use crate::marker_value::MarkerFields;
 #[doc(inline)]

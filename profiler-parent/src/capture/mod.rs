@@ -377,6 +377,13 @@ impl Capture {
         self
     }
 
+    /// Limits the profile to data of the last `time` before this call.
+    pub fn last(self, time: Duration) -> Self {
+        let to = self.sources.time.now();
+        let length = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        self.range(SessionNs(to.0.saturating_sub(length)), to)
+    }
+
     /// Leaves this process out of the profile, and shows the first child that recorded as the main
     /// one, whose name is the profile's title: for programs that only start another one. If no
     /// child recorded, this process is in the profile.

@@ -68,15 +68,15 @@ impl SessionBuilder {
     /// The limit on the bytes that all processes together may hold: headers, data, and the data of
     /// dead processes. Default: 128 MiB. It may exceed the machine's memory: memory is used only as
     /// it is filled.
-    pub fn memory_limit(mut self, limit: ByteLimit) -> Self {
-        self.params.limit = limit;
+    pub fn memory_limit(mut self, limit: impl Into<ByteLimit>) -> Self {
+        self.params.limit = limit.into();
         self
     }
 
     /// The largest limit that [`Session::set_memory_limit`] may set later. Reserves addresses in
     /// every process, but no memory. Default: the initial limit, so it can only be lowered.
-    pub fn max_memory_limit(mut self, limit: ByteLimit) -> Self {
-        self.most = limit;
+    pub fn max_memory_limit(mut self, limit: impl Into<ByteLimit>) -> Self {
+        self.most = limit.into();
         self
     }
 

@@ -451,8 +451,8 @@ impl Session {
     /// # Errors
     /// [`LimitError`]: less than this process needs, or more than
     /// [`SessionBuilder::max_memory_limit`].
-    pub fn set_memory_limit(&self, limit: ByteLimit) -> Result<u64, LimitError> {
-        limit::set(&self.limit, &self.supervisor.handle, limit)
+    pub fn set_memory_limit(&self, limit: impl Into<ByteLimit>) -> Result<u64, LimitError> {
+        limit::set(&self.limit, &self.supervisor.handle, limit.into())
     }
 
     /// The directory of this session's pools, if they are files: the argument of `profiler recover`
