@@ -49,12 +49,12 @@ const GONE: Outcome = Outcome::Closed("the other side is gone");
 const TWICE: Outcome = Outcome::Closed("the other side sent a second Hello");
 const WRONG_TOKEN: Outcome =
     Outcome::Closed("the process that connected does not know this child's token");
-const VERSION_10: Outcome =
-    Outcome::Closed("the other side speaks version 10 of the protocol, this side version 9");
+const VERSION_11: Outcome =
+    Outcome::Closed("the other side speaks version 11 of the protocol, this side version 10");
 const OF_ANOTHER: Outcome = Outcome::Closed("the other side sent the hello of another process");
 const FLOOD: Outcome = Outcome::Closed("the other side sent answers to no request");
 const GARBAGE: Outcome =
-    Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 9");
+    Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 10");
 const LARGE_FRAME: Outcome = Outcome::Closed("the other side sent a frame too large");
 const LARGE_PACKET: Outcome = Outcome::Closed("the other side sent a packet too large");
 const ATTACHED: Outcome = Outcome::Closed("the other side sent a packet of another kind");
@@ -184,7 +184,7 @@ own_process_tests! {
     a_child_that_says_hello_and_nothing_more: tell(&["hello"], &MUTE, &UNAFFECTED);
     a_child_that_says_hello_twice: tell(&["hello", "hello-again"], &TWICE, &TWICE);
     a_child_with_a_wrong_token: tell(&["hello-wrong-token"], &WRONG_TOKEN, &WRONG_TOKEN);
-    a_child_that_speaks_another_version: tell(&["hello-wrong-version"], &VERSION_10, &VERSION_10);
+    a_child_that_speaks_another_version: tell(&["hello-wrong-version"], &VERSION_11, &VERSION_11);
     a_child_that_says_it_is_another_child: tell(&["hello-as PID 1"], &MUTE, &OF_ANOTHER);
     a_child_that_closes_its_channel_and_lives_on: tell(&["hello", "close"], &GONE, &GONE);
     a_child_that_reports_progress_without_end:

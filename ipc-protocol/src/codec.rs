@@ -13,7 +13,7 @@
 //! more than a small multiple of the frame.
 
 use profiler_core::internal::codec::CodecError;
-use profiler_core::internal::waits::{MAX_ASKED_WAITS, NamedWait};
+use profiler_core::internal::waits::{AskedWait, MAX_ASKED_MEMORY, MAX_ASKED_WAITS, NamedWait};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -107,7 +107,7 @@ impl Message for ToParent {
                 ..
             } => at_most("failure text", why.len(), limits::MAX_FAILURE_BYTES),
             Self::ChunkManagerUpdate(update) => check_update(update),
-            Self::AskedWaits { waits } => at_most("list of waits", waits.len(), MAX_ASKED_WAITS),
+            Self::AskedWaits { waits } => check_asked(waits),
             Self::Done { .. } | Self::Profile { .. } | Self::ShutdownProfile { .. } => Ok(()),
         }
     }
@@ -148,6 +148,12 @@ fn check_update(
         ),
         ManagerUpdate::None | ManagerUpdate::Final => Ok(()),
     }
+}
+
+fn check_asked(waits: &[AskedWait]) -> Result<(), ProtocolError> {
+    at_most("list of waits", waits.len(), MAX_ASKED_WAITS)?;
+    let mut memory = waits.iter().map(|wait| wait.memory.len());
+    memory.try_for_each(|bytes| at_most("memory of a wait", bytes, MAX_ASKED_MEMORY))
 }
 
 fn check_named(waits: &[NamedWait]) -> Result<(), ProtocolError> {

@@ -96,10 +96,10 @@ pub use shutdown::shutdown;
 pub mod label {
     //! Labels: see [`profiler_core::label`]. The attribute is for crates that depend on this one.
 
-    #[doc(no_inline)]
-    pub use profiler_core::label::*;
     #[doc(inline)]
     pub use profiler_core::label::function_of_child as function;
+    #[doc(no_inline)]
+    pub use profiler_core::label::*;
 }
 
 pub mod marker {

@@ -208,5 +208,7 @@ pub mod sys {
 pub mod waits {
     //! See `sampler::asked_waits` in the sources: for whom the threads of a process wait.
 
-    pub use crate::sampler::asked_waits::{AskedWait, MAX_ASKED_WAITS, NamedWait};
+    pub use crate::sampler::asked_waits::{
+        AskedWait, MAX_ASKED_MEMORY, MAX_ASKED_WAITS, NamedWait,
+    };
 }

@@ -25,7 +25,7 @@ use crate::schema::{Format, Location, MarkerSchema};
 /// use profiler_core::marker::ProfilerMarker;
 ///
 /// #[derive(serde::Serialize, ProfilerMarker)]
-/// #[marker(name = "File", label = "{marker.data.path}")]
+/// #[marker_type(name = "File", label = "{marker.data.path}")]
 /// struct FileMarker<'a> {
 ///     #[field(format = "file-path", label = "Path")]
 ///     path: &'a str,

@@ -103,7 +103,12 @@ fn markers() {
     );
     let url = String::from("index.html");
     marker!("fields", url = url, bytes = 17, ok = true);
-    marker!("fields", category = &category::IO, options = options, url = url);
+    marker!(
+        "fields",
+        category = &category::IO,
+        options = options,
+        url = url
+    );
     text_marker!("text", "text");
     text_marker!("text", &category::IO, "text");
     let _fields = scope!("scope with fields", category = &STORAGE, url = &url);

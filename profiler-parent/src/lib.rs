@@ -54,12 +54,12 @@ pub use process_table::{
 pub use profiler_core as core;
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};
+#[doc(no_inline)]
+pub use profiler_core::recording_names::*;
 #[doc(inline)]
 pub use profiler_core::session::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
 pub use profiler_core::session::{Features, SampleSource};
-#[doc(no_inline)]
-pub use profiler_core::recording_names::*;
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, scope, span, text_marker};
 #[doc(inline)]
@@ -70,10 +70,10 @@ pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnErro
 pub mod label {
     //! Labels: see [`profiler_core::label`]. The attribute is for crates that depend on this one.
 
-    #[doc(no_inline)]
-    pub use profiler_core::label::*;
     #[doc(inline)]
     pub use profiler_core::label::function_of_parent as function;
+    #[doc(no_inline)]
+    pub use profiler_core::label::*;
 }
 
 pub mod marker {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use profiler_child::core::alloc::ProfilingAllocator;
 use profiler_child::core::counter::Counter;
-use profiler_child::core::marker::schema::{CategoryColor, Format, MarkerSchema};
-use profiler_child::core::marker::{Category, MarkerOptions, ProfilerMarker};
+use profiler_child::core::marker::schema::CategoryColor;
 use profiler_child::core::time::Timestamp;
-use profiler_child::core::{label, session, thread};
-use profiler_child::{Status, blocking, group, marker, scope, span, text_marker};
+use profiler_child::core::{session, thread};
+use profiler_child::marker::{Category, MarkerOptions, ProfilerMarker};
+use profiler_child::{Status, blocking, group, label, marker, scope, span, text_marker};
 use profiler_rayon::{JobContext, PoolProfile, job_site};
 use profiler_tokio::{ProfileFuture, RuntimeRules};
 use rayon::prelude::*;
@@ -22,21 +22,10 @@ static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new();
 static STORAGE: Category = Category::new("Storage", CategoryColor::Blue, &["Read"]);
 static BYTES: Counter = Counter::new("Bytes", "Bandwidth", "Bytes read");
 
-#[derive(serde::Serialize)]
+#[derive(serde::Serialize, ProfilerMarker)]
 struct Request {
+    #[field(format = "bytes", label = "Size")]
     bytes: u64,
-}
-
-impl ProfilerMarker for Request {
-    const TYPE_NAME: &'static str = "Request";
-
-    fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table(Self::TYPE_NAME).key_label_format(
-            "bytes",
-            "Size",
-            Format::Bytes,
-        )
-    }
 }
 
 fn main() -> anyhow::Result<()> {

@@ -31,7 +31,7 @@ const FORMATS: [(&str, &str); 20] = [
     ("tid", "Tid"),
 ];
 
-/// What `#[marker(…)]` says about a type.
+/// What `#[marker_type(…)]` says about a type.
 #[derive(Default)]
 pub(crate) struct TypeAttributes {
     pub(crate) name: Option<LitStr>,
@@ -56,7 +56,7 @@ impl TypeAttributes {
     pub(crate) fn of(attributes: &[Attribute]) -> Result<Self> {
         let mut all = Self::default();
         for attribute in attributes {
-            if attribute.path().is_ident("marker") {
+            if attribute.path().is_ident("marker_type") {
                 attribute.parse_nested_meta(|meta| all.read(&meta))?;
             } else if attribute.path().is_ident("serde") {
                 refuse_rules_for_all(attribute)?;

@@ -44,17 +44,26 @@ pub(crate) fn expand(input: &DeriveInput, core: &str) -> Result<TokenStream> {
 /// The fields that serde writes, with their types.
 fn fields(input: &DeriveInput) -> Result<Vec<(MarkerField, syn::Type)>> {
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new_spanned(&input.ident, "a marker is a struct with named fields"));
+        return Err(Error::new_spanned(
+            &input.ident,
+            "a marker is a struct with named fields",
+        ));
     };
     if matches!(data.fields, Fields::Unnamed(_)) {
-        return Err(Error::new_spanned(&input.ident, "a marker is a struct with named fields"));
+        return Err(Error::new_spanned(
+            &input.ident,
+            "a marker is a struct with named fields",
+        ));
     }
     let mut all: Vec<(MarkerField, syn::Type)> = Vec::new();
     for field in &data.fields {
         let Some(found) = MarkerField::of(field)? else {
             continue;
         };
-        if all.iter().any(|(known, _)| known.key.value() == found.key.value()) {
+        if all
+            .iter()
+            .any(|(known, _)| known.key.value() == found.key.value())
+        {
             return Err(Error::new_spanned(&found.key, "two fields have this name"));
         }
         all.push((found, field.ty.clone()));
@@ -92,7 +101,10 @@ fn check_label(label: &LitStr, keys: &[String]) -> Result<()> {
     for part in text.split(DATA).skip(1) {
         let key = part.split(['}', ' ', '?']).next().unwrap_or_default();
         if !keys.iter().any(|known| known == key) {
-            return Err(Error::new_spanned(label, format!("there is no field {key:?}")));
+            return Err(Error::new_spanned(
+                label,
+                format!("there is no field {key:?}"),
+            ));
         }
     }
     Ok(())

@@ -12,19 +12,19 @@ use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
 /// See `profiler_core::marker::ProfilerMarker`.
-#[proc_macro_derive(ProfilerMarker, attributes(marker, field))]
+#[proc_macro_derive(ProfilerMarker, attributes(marker_type, field))]
 pub fn marker(input: TokenStream) -> TokenStream {
     derive(input, "::profiler_core")
 }
 
 /// The same for a crate that depends on `profiler-child`.
-#[proc_macro_derive(ProfilerMarkerOfChild, attributes(marker, field))]
+#[proc_macro_derive(ProfilerMarkerOfChild, attributes(marker_type, field))]
 pub fn marker_of_child(input: TokenStream) -> TokenStream {
     derive(input, "::profiler_child::core")
 }
 
 /// The same for a crate that depends on `profiler-parent`.
-#[proc_macro_derive(ProfilerMarkerOfParent, attributes(marker, field))]
+#[proc_macro_derive(ProfilerMarkerOfParent, attributes(marker_type, field))]
 pub fn marker_of_parent(input: TokenStream) -> TokenStream {
     derive(input, "::profiler_parent::core")
 }

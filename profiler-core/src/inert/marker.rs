@@ -9,14 +9,14 @@ pub mod schema {
 pub use crate::category::{self, Category, CategoryPair};
 pub use crate::marker_options::{MarkerOptions, MarkerStack, MarkerTiming, SpanOptions};
 pub use crate::marker_type::{ProfilerMarker, Text};
+#[doc(hidden)]
+pub use crate::marker_value::MarkerFields;
+pub use crate::marker_value::MarkerValue;
 #[cfg(feature = "derive")]
 pub use profiler_core_derive::ProfilerMarker;
 #[cfg(feature = "derive")]
 #[doc(hidden)]
 pub use profiler_core_derive::{ProfilerMarkerOfChild, ProfilerMarkerOfParent};
-#[doc(hidden)]
-pub use crate::marker_value::MarkerFields;
-pub use crate::marker_value::MarkerValue;
 
 use std::marker::PhantomData;
 

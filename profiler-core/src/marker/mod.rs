@@ -46,13 +46,13 @@ pub use crate::category::{self, Category, CategoryPair};
 pub use crate::marker_options::{MarkerOptions, MarkerStack, MarkerTiming, SpanOptions};
 #[doc(inline)]
 pub use crate::marker_type::{ProfilerMarker, Text};
+#[doc(hidden)]
+pub use crate::marker_value::MarkerFields;
+#[doc(inline)]
+pub use crate::marker_value::MarkerValue;
 #[cfg(feature = "derive")]
 #[doc(inline)]
 pub use profiler_core_derive::ProfilerMarker;
 #[cfg(feature = "derive")]
 #[doc(hidden)]
 pub use profiler_core_derive::{ProfilerMarkerOfChild, ProfilerMarkerOfParent};
-#[doc(hidden)]
-pub use crate::marker_value::MarkerFields;
-#[doc(inline)]
-pub use crate::marker_value::MarkerValue;

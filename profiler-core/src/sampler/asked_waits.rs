@@ -10,7 +10,8 @@
 //!     └──take_answers── answers ◀──name_waits
 //! ```
 //!
-//! Invariant: the sampler's thread never waits for an answer. Without a listener it asks nothing.
+//! Invariants: the sampler's thread never waits for an answer. It asks nothing without a listener, or
+//! while a question is not answered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,9 @@ use serde::{Deserialize, Serialize};
 
 /// The maximum number of waits in one question.
 pub const MAX_ASKED_WAITS: usize = 16;
+
+/// The maximum number of bytes of memory with one wait.
+pub const MAX_ASKED_MEMORY: usize = 128;
 
 /// A waiting thread for whose holder this process asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +36,24 @@ pub struct AskedWait {
     pub call: i64,
     /// The first three arguments of the call.
     pub arguments: [u64; 3],
+    /// The address of `memory`.
+    pub address: u64,
+    /// What the arguments point to: a list or a set of descriptors, or the owner of a lock. At most
+    /// [`MAX_ASKED_MEMORY`] bytes; empty for most calls.
+    pub memory: Vec<u8>,
+}
+
+impl AskedWait {
+    /// Reads memory of the process. False if `memory` does not contain all of it.
+    pub fn read(&self, address: u64, room: &mut [u8]) -> bool {
+        let start = address.checked_sub(self.address);
+        let start = start.and_then(|start| usize::try_from(start).ok());
+        let end = start.and_then(|start| start.checked_add(room.len()));
+        let bytes = start
+            .zip(end)
+            .and_then(|(start, end)| self.memory.get(start..end));
+        bytes.map(|bytes| room.copy_from_slice(bytes)).is_some()
+    }
 }
 
 /// The answer to a question.
@@ -49,6 +71,8 @@ pub(crate) type WaitListener = Box<dyn Fn(Vec<AskedWait>) + Send>;
 struct Exchange {
     listener: Mutex<Option<WaitListener>>,
     has_listener: AtomicBool,
+    /// Whether a question is not answered.
+    is_asked: AtomicBool,
     answers: Mutex<Vec<Vec<NamedWait>>>,
 }
 
@@ -59,6 +83,7 @@ impl Exchange {
         Self {
             listener: Mutex::new(None),
             has_listener: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
             answers: Mutex::new(Vec::new()),
         }
     }
@@ -70,18 +95,20 @@ pub fn set_wait_listener(listener: Option<WaitListener>) {
         .has_listener
         .store(listener.is_some(), Ordering::Relaxed);
     let before = std::mem::replace(&mut *lock(&EXCHANGE.listener), listener);
+    EXCHANGE.is_asked.store(false, Ordering::Release);
     drop(before); // outside of the lock
 }
 
-/// Passes on the answers to one question. Those to an older question have no effect.
+/// Passes on the answer to the question: the names of all waits that could be looked up. An answer to
+/// an older question has no effect.
 pub fn name_waits(names: Vec<NamedWait>) {
-    // A process asks one question at a time.
     let mut answers = lock(&EXCHANGE.answers);
+    // The sampler may be paused.
     if answers.len() < MAX_ASKED_WAITS {
         answers.push(names);
     }
     drop(answers);
-    super::wake();
+    EXCHANGE.is_asked.store(false, Ordering::Release);
 }
 
 /// Whether there is a listener.
@@ -90,10 +117,17 @@ pub(super) fn has_listener() -> bool {
     EXCHANGE.has_listener.load(Ordering::Relaxed)
 }
 
+/// Whether a question is not answered. If not, its answer can be taken.
+#[cfg_attr(profiler_portable, allow(dead_code))] // as above
+pub(super) fn is_asked() -> bool {
+    EXCHANGE.is_asked.load(Ordering::Acquire)
+}
+
 /// Asks for whom these threads wait.
 #[cfg_attr(profiler_portable, allow(dead_code))] // as above
 pub(super) fn ask(waits: Vec<AskedWait>) {
     if let Some(listener) = &*lock(&EXCHANGE.listener) {
+        EXCHANGE.is_asked.store(true, Ordering::Release);
         listener(waits);
     }
 }

@@ -45,12 +45,17 @@ impl Habit {
         }
     }
 
-    /// Notes a wait in which the thread was seen; `None` if the system does not say which.
-    pub(super) fn note(&mut self, wait: Option<Wait>) {
+    /// Notes a wait in which the thread was seen; `None` if the system does not say which. It counts
+    /// if it `is_new`.
+    pub(super) fn note(&mut self, wait: Option<Wait>, is_new: bool) {
+        let calm = self.calm;
         match wait {
             Some(wait) if !wait.is_in_a_call() => {} // a page fault
             Some(wait) => self.saw(wait.bears_signals() && signal::begins_calls_anew()),
             None => self.saw(false),
+        }
+        if !is_new {
+            self.calm = calm;
         }
     }
 
@@ -118,7 +123,7 @@ mod tests {
         assert!(!habit.is_calm());
         (0..CALM).for_each(|_| habit.saw(true));
         assert!(habit.is_calm());
-        habit.note(None);
+        habit.note(None, true);
         (0..200).for_each(|_| habit.saw(true));
         assert!(!habit.is_calm());
     }

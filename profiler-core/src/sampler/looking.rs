@@ -37,8 +37,11 @@ pub(super) const MAX_UNTAKEN: u64 = 10;
 const MAX_UNTAKEN_BY_EVENTS: u64 = 100;
 /// The maximum number of idle threads that a pass looks at, see [`Looking::in_turn`].
 const IDLE_PER_PASS: usize = 32;
-/// The longest time for which the entry of a wait is postponed because its label is not known yet.
-const LONGEST_UNNAMED: Duration = Duration::from_millis(60);
+/// The number of passes in a row that look at a thread whose wait the session has not named. Later
+/// looks are as rare as at other waiting threads.
+const MAX_UNKNOWN_LOOKS: u8 = 8;
+/// A wait that lasts longer is asked for once more.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 /// The time between two checks whether entries of waits are due.
 const RECORDS: Duration = Duration::from_secs(1);
 
@@ -57,8 +60,6 @@ pub(super) struct Looking {
     /// turn. Otherwise, the time between two looks at an idle thread grows.
     in_turn: bool,
     next_in_turn: usize,
-    /// Whether a caller waits for this pass: everything that is found is recorded.
-    is_asked: bool,
     pub(super) quiet: QuietPeriod,
     /// The time of the next check whether entries of waits are due.
     next_records: Instant,
@@ -85,7 +86,6 @@ impl Looking {
             asks,
             in_turn,
             next_in_turn: 0,
-            is_asked: false,
             quiet: QuietPeriod::new(now()),
             next_records: now(),
         }
@@ -100,7 +100,6 @@ impl Looking {
         arming: &mut Arming,
         is_asked: bool,
     ) -> usize {
-        self.is_asked = is_asked;
         let moment = now();
         let all = targets.len();
         if !is_asked && self.quiet.spares_all(all, moment) {
@@ -162,8 +161,13 @@ impl Looking {
         self.quiet.prolong(&mut target.waits);
         if !has_run && target.waits.is_settled() {
             target.waits.goes_on(Timestamp::now(), moment);
+            let long = target.waits.long_place(LONG_WAIT, moment);
+            if long.is_some_and(|place| recorder.ask_anew(target.tid, place)) {
+                target.waits.is_asked_for();
+                target.waits.unsettle();
+            }
         } else if target.walk {
-            self.examine(recorder, target, arming);
+            self.examine(recorder, target, arming, has_run);
         } else {
             let used = target.cpu.saturating_sub(target.recorded_cpu);
             target.recorded_cpu = target.cpu;
@@ -177,7 +181,13 @@ impl Looking {
 
     /// Records the state of a thread that has run since its last look, or whose state is not
     /// recorded yet.
-    fn examine(&self, recorder: &mut SampleRecorder, target: &mut Target, arming: &mut Arming) {
+    fn examine(
+        &self,
+        recorder: &mut SampleRecorder,
+        target: &mut Target,
+        arming: &mut Arming,
+        has_run: bool,
+    ) {
         self.record_untaken(recorder, target, arming);
         self.note_delay(target);
         let place = match tasks::doing(target.tid) {
@@ -195,7 +205,7 @@ impl Looking {
                 WaitPlace::Known(wait) => Some(wait),
                 WaitPlace::Unknown => None,
             };
-            target.habit.note(wait);
+            target.habit.note(wait, has_run);
         }
         if target
             .armed
@@ -203,48 +213,58 @@ impl Looking {
         {
             return target.waits.has_run(false);
         }
-        let whom = recorder.for_whom(target.tid, place);
-        let recorded = target.waits.context_at(place);
-        if recorded.is_some_and(|recorded| recorded.label == whom.label) {
-            // The thread has run, and waits again where it waited before. Only a sample of its
-            // trigger shows what it did in between.
-            target.waits.has_run(true);
-            target.waits.goes_on(Timestamp::now(), now());
-        } else if recorded.is_none() && !whom.is_known && self.may_postpone(target, place) {
-            return target.waits.has_run(false);
-        } else {
-            self.record_new_wait(recorder, target, place, whom.label);
-        }
-        if !whom.is_known {
-            target.waits.look_again();
-        }
+        self.note_wait(recorder, target, place, has_run);
     }
 
-    /// Whether the entry of a wait may come later, with its label: the session usually answers until
-    /// the next look. The time until then is in the later entry.
-    fn may_postpone(&self, target: &mut Target, place: WaitPlace) -> bool {
-        let moment = now();
-        let since = match target.unnamed {
-            Some((unnamed, since)) if unnamed == place => since,
-            _ => moment,
-        };
-        target.unnamed = Some((place, since));
-        let is_early = moment.saturating_duration_since(since) < LONGEST_UNNAMED;
-        is_early && target.has_sample && !self.is_asked
+    /// Records where a thread waits and for whom, unless the last entry shows the same.
+    fn note_wait(
+        &self,
+        recorder: &mut SampleRecorder,
+        target: &mut Target,
+        place: WaitPlace,
+        has_run: bool,
+    ) {
+        let whom = recorder.for_whom(target.tid, place);
+        let recorded = target.waits.context_at(place);
+        if has_run || recorded.is_none() {
+            target.unknown_looks = 0;
+        }
+        match recorded {
+            Some(recorded) if recorded.label == whom.label => {
+                // The thread may have run, and wait again where it waited before. Only a sample of
+                // its trigger shows what it did in between.
+                target.waits.has_run(true);
+                target.waits.goes_on(Timestamp::now(), now());
+            }
+            Some(recorded) if recorded.label.is_none() && !has_run => {
+                target.waits.replace();
+                self.record_new_wait(recorder, target, place, (whom.label, true));
+            }
+            _ => self.record_new_wait(recorder, target, place, (whom.label, false)),
+        }
+        if !whom.is_known {
+            target.waits.unsettle();
+            target.unknown_looks = target.unknown_looks.saturating_add(1);
+            if target.unknown_looks <= MAX_UNKNOWN_LOOKS {
+                target.waits.look_again();
+            }
+        }
     }
 
     /// Ends the recorded wait of a thread, and records the place where it waits now. `label` shows
-    /// for whom it waits.
+    /// for whom it waits; `is_same` is true if the thread has not run since the recorded wait.
     fn record_new_wait(
         &self,
         recorder: &mut SampleRecorder,
         target: &mut Target,
         place: WaitPlace,
-        label: Option<Frame>,
+        (label, is_same): (Option<Frame>, bool),
     ) {
         let found = Timestamp::now();
         let unsampled = self.time_of(unsampled_ns(target));
-        target.waits.ends_halfway_to(found, unsampled);
+        if !is_same {
+            target.waits.ends_halfway_to(found, unsampled);
+        }
         if let Some(unrecorded) = target.waits.end(None, self.tick) {
             recorder.record_wait(target.tid, unrecorded, false);
         }

@@ -95,6 +95,7 @@ native! {
     mod timer_rights;
     mod trigger;
     mod unwind;
+    mod wait_key;
     mod wait_labels;
     mod wait_period;
     mod without_tables;

@@ -253,7 +253,16 @@ impl SampleRecorder {
     pub(super) fn for_whom(&mut self, thread: ThreadId, place: WaitPlace) -> OwnWait {
         match place {
             WaitPlace::Known(wait) => self.waits.of(thread, wait, &self.memory),
-            WaitPlace::Unknown => OwnWait::NOBODY,
+            WaitPlace::Unknown => OwnWait::WITHOUT_HOLDER,
+        }
+    }
+
+    /// Asks for whom a thread waits that waits here, although it is known. False if this is not
+    /// possible at present.
+    pub(super) fn ask_anew(&mut self, thread: ThreadId, place: WaitPlace) -> bool {
+        match place {
+            WaitPlace::Known(wait) => self.waits.ask_anew(thread, wait, &self.memory),
+            WaitPlace::Unknown => true,
         }
     }
 

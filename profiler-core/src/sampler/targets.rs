@@ -16,7 +16,7 @@ use super::asking::Habit;
 use super::notices::{Notice, Notices};
 use super::schedule::now;
 use super::stack_copy::Bounds;
-use super::wait_period::{WaitPeriod, WaitPlace};
+use super::wait_period::WaitPeriod;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::params::Features;
@@ -75,8 +75,8 @@ pub(super) struct Target {
     pub(super) armed: Option<Armed>,
     /// What is known of its waits.
     pub(super) waits: WaitPeriod,
-    /// A wait whose entry was postponed because its label is not known yet, and since when.
-    pub(super) unnamed: Option<(WaitPlace, Instant)>,
+    /// The number of looks in a row that found a wait which the session has not named.
+    pub(super) unknown_looks: u8,
     /// Whether it has ended, or another thread has its number.
     pub(super) is_gone: bool,
     /// When it was found; `None` if it joined, or once its name can no longer be its creator's.
@@ -110,7 +110,7 @@ impl Target {
             left_alone: 0,
             armed: None,
             waits: WaitPeriod::new(),
-            unnamed: None,
+            unknown_looks: 0,
             is_gone: false,
             found,
         }

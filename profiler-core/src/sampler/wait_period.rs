@@ -64,8 +64,12 @@ struct RecordedWait {
     /// The last time at which the thread was known to wait: the last look that found this wait, or
     /// a later pass before which no thread had run.
     until: Timestamp,
+    /// When its entry was made.
+    begun: (Timestamp, Instant),
     /// When the last entry of the wait was recorded.
     recorded: Instant,
+    /// Whether the session was asked for whom the thread waits since it has waited for long.
+    is_asked_anew: bool,
 }
 
 /// The waits of one thread.
@@ -167,6 +171,33 @@ impl WaitPeriod {
         }
     }
 
+    /// Makes the entry of the present wait end where it began: a further entry of the same wait gets
+    /// its time.
+    pub(super) fn replace(&mut self) {
+        if let Some(now) = &mut self.now {
+            (now.until, _) = now.begun;
+        }
+    }
+
+    /// The place of a wait that has lasted for this time and was not asked for since then.
+    pub(super) fn long_place(&self, least: Duration, moment: Instant) -> Option<WaitPlace> {
+        let (_, begun) = self.now?.begun;
+        let now = self.now.filter(|now| !now.is_asked_anew)?;
+        (moment.saturating_duration_since(begun) >= least).then_some(now.place)
+    }
+
+    /// Notes that the session was asked for the present wait.
+    pub(super) fn is_asked_for(&mut self) {
+        if let Some(now) = &mut self.now {
+            now.is_asked_anew = true;
+        }
+    }
+
+    /// Makes each later look read the thread's state, even if the thread does not run.
+    pub(super) const fn unsettle(&mut self) {
+        self.is_settled = false;
+    }
+
     /// Notes a look that found the same state.
     pub(super) fn goes_on(&mut self, at: Timestamp, moment: Instant) {
         if let Some(now) = &mut self.now {
@@ -203,7 +234,9 @@ impl WaitPeriod {
             place,
             context: WaitContext::default(),
             until: at,
+            begun: (at, moment),
             recorded: moment,
+            is_asked_anew: false,
         });
         self.has_run(true);
         (self.looked, self.found) = (Some(moment), Some(moment));

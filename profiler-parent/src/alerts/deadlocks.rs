@@ -2,18 +2,26 @@
 //!
 //! The poller asks for deadlocks that were not told yet; the dispatcher calls the listener.
 //! Invariants: each deadlock is told once, also one that was found before the listener was set; a
-//! listener that panics is removed.
+//! listener that panics, when it is called or when it is dropped, is removed and affects nothing
+//! else; no lock is held while it is called, so it may replace itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::process_table::{Deadlock, ProcessTable};
 
 type Callback = Box<dyn FnMut(&Deadlock) + Send>;
 
+#[derive(Default)]
+struct Listening {
+    callback: Option<Callback>,
+    /// Counts the listeners that were set.
+    number: u64,
+}
+
 /// The listener, if there is one.
 #[derive(Default)]
-pub(super) struct DeadlockListener(Mutex<Option<Callback>>);
+pub(super) struct DeadlockListener(Mutex<Listening>);
 
 impl std::fmt::Debug for DeadlockListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -22,22 +30,23 @@ impl std::fmt::Debug for DeadlockListener {
 }
 
 impl DeadlockListener {
-    /// Replaces the listener.
-    pub(super) fn set(&self, callback: Callback) {
-        let mut listener = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = listener.replace(callback);
-        drop(listener);
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(before)));
+    fn lock(&self) -> MutexGuard<'_, Listening> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The deadlocks from number `told` on, which becomes that of the next one. None while there is
-    /// no listener.
+    /// Replaces the listener.
+    pub(super) fn set(&self, callback: Callback) {
+        let mut listening = self.lock();
+        listening.number += 1;
+        let before = listening.callback.replace(callback);
+        drop(listening);
+        dispose(before);
+    }
+
+    /// The deadlocks from number `told` on, which becomes that of the next one. None before the first
+    /// listener.
     pub(super) fn untold(&self, processes: &ProcessTable, told: &mut usize) -> Vec<Deadlock> {
-        let has_listener = self
-            .0
-            .try_lock()
-            .map_or(true, |listener| listener.is_some());
-        if !has_listener {
+        if self.lock().number == 0 {
             return Vec::new();
         }
         let found = processes.deadlocks_from(*told);
@@ -45,15 +54,70 @@ impl DeadlockListener {
         found
     }
 
-    /// Calls the listener.
-    pub(super) fn tell(&self, deadlocks: &[Deadlock]) {
-        let mut listener = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(callback) = listener.as_mut() else {
-            return;
+    /// Calls the listener. Returns false if it has panicked.
+    pub(super) fn tell(&self, deadlocks: &[Deadlock]) -> bool {
+        let mut listening = self.lock();
+        let number = listening.number;
+        let Some(mut callback) = listening.callback.take() else {
+            return true;
         };
-        let call = || deadlocks.iter().for_each(callback);
-        if catch_unwind(AssertUnwindSafe(call)).is_err() {
-            *listener = None;
+        drop(listening);
+        let call = || deadlocks.iter().for_each(&mut callback);
+        let ended_well = catch_unwind(AssertUnwindSafe(call)).is_ok();
+        let mut listening = self.lock();
+        if ended_well && listening.number == number {
+            listening.callback = Some(callback);
+        } else {
+            drop(listening);
+            dispose(Some(callback));
         }
+        ended_well
+    }
+}
+
+impl Drop for DeadlockListener {
+    fn drop(&mut self) {
+        let listening = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        dispose(listening.callback.take());
+    }
+}
+
+/// Drops a callback. Its captures belong to the host: their drop may panic.
+fn dispose(callback: Option<Callback>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(callback)));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn deadlock() -> Vec<Deadlock> {
+        vec![Deadlock { waits: Vec::new() }]
+    }
+
+    #[test]
+    fn a_listener_may_replace_itself() {
+        let listener = Arc::new(DeadlockListener::default());
+        let own = Arc::clone(&listener);
+        let (sender, told) = channel();
+        listener.set(Box::new(move |_| {
+            let sender = sender.clone();
+            own.set(Box::new(move |_| sender.send(()).unwrap()));
+        }));
+        assert!(listener.tell(&deadlock()));
+        assert!(told.try_recv().is_err());
+        assert!(listener.tell(&deadlock()));
+        assert!(told.try_recv().is_ok(), "the new one");
+    }
+
+    #[test]
+    fn a_listener_that_panics_is_removed() {
+        let listener = DeadlockListener::default();
+        listener.set(Box::new(|_| panic!("panic of the test")));
+        assert!(!listener.tell(&deadlock()));
+        assert!(listener.tell(&deadlock()), "there is none");
     }
 }

@@ -15,6 +15,7 @@ use super::evidence::Evidence;
 use super::listeners::Listeners;
 use super::poller::{Finding, StopSignals, WithheldCounts};
 use crate::capture::CaptureSources;
+use crate::process_table::Deadlock;
 
 /// Capacity of the queue, in collections.
 pub(super) const QUEUE: usize = 16;
@@ -34,8 +35,14 @@ impl Dispatcher {
         while let Some(finding) = self.next(findings) {
             match finding {
                 Finding::Alerts(alerts) => self.dispatch(alerts),
-                Finding::Deadlocks(deadlocks) => self.deadlocks.tell(&deadlocks),
+                Finding::Deadlocks(deadlocks) => self.tell(&deadlocks),
             }
+        }
+    }
+
+    fn tell(&self, deadlocks: &[Deadlock]) {
+        if !self.deadlocks.tell(deadlocks) {
+            self.counts.count_panic();
         }
     }
 

@@ -233,8 +233,8 @@ impl Alerts {
 
     /// Calls `callback` with each deadlock among threads of the session's processes, from a thread of
     /// the alerts: those that [`Session::deadlocks`](crate::Session::deadlocks) has already, and later
-    /// ones within about a second after they were found. Replaces the callback before it. A callback
-    /// that panics is removed.
+    /// ones within about a second after they were found. Replaces the callback before it, and each
+    /// deadlock is told to one callback only. A callback that panics is removed.
     pub fn on_deadlock(&self, callback: impl FnMut(&Deadlock) + Send + 'static) {
         self.deadlocks.set(Box::new(callback));
     }

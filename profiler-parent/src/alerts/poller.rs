@@ -79,6 +79,11 @@ impl WithheldCounts {
         ended_well
     }
 
+    /// Counts a panic of a listener.
+    pub(super) fn count_panic(&self) {
+        self.change(|counts| counts.panics += 1);
+    }
+
     /// Passes alerts to the dispatcher, if its queue has room for them.
     fn hand_over(&self, alerts: Vec<Alert>, dispatch: &Sender<Finding>) {
         let lost = alerts.len() as u64;

@@ -182,7 +182,11 @@ impl ControlLoop {
                 asked,
             } => self.control_all(control, &confirm, &asked),
             #[cfg(naming_waits)]
-            SupervisorEvent::OwnWaits(waits) => self.waits.ask(AskingProcess::Own, waits),
+            SupervisorEvent::OwnWaits(waits) => {
+                if !self.waits.ask(AskingProcess::Own, waits) {
+                    session::name_waits(Vec::new());
+                }
+            }
             #[cfg(naming_waits)]
             SupervisorEvent::WaitsNamed { key, waits } => {
                 self.send(key, &ToChild::NamedWaits { waits });
@@ -285,7 +289,11 @@ impl ControlLoop {
     fn look_up(&mut self, key: PoolId, waits: Vec<AskedWait>) {
         match self.context.processes.pid_of_unconfined(key) {
             #[cfg(naming_waits)]
-            Some(pid) => self.waits.ask(AskingProcess::Child(key, pid), waits),
+            Some(pid) => {
+                if !self.waits.ask(AskingProcess::Child(key, pid), waits) {
+                    self.send(key, &ToChild::NamedWaits { waits: Vec::new() });
+                }
+            }
             _ => self.send(key, &nothing_known(waits)),
         }
     }

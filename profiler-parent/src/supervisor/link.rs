@@ -31,7 +31,7 @@ const MAX_UNASKED: u32 = 64;
 const MAX_UNREAD: u32 = 32;
 /// The shortest time between the answer to a question about waits and the next question. A correct
 /// child waits for a multiple of it.
-const WAITS_PAUSE: Duration = Duration::from_millis(2);
+const WAITS_PAUSE: Duration = Duration::from_millis(5);
 /// Requests that are kept for a child that reads nothing: one control request, and the latest
 /// captures.
 const MAX_LATE: usize = 16;

@@ -169,7 +169,8 @@ fn listen(supervisor: Waker) {
 #[cfg(naming_waits)]
 fn ask_for_waits(events: Sender<SupervisorEvent>) {
     session::set_wait_listener(Some(Box::new(move |waits| {
-        // Without room, there is no answer, and the process asks again later.
-        let _ = events.try_send(SupervisorEvent::OwnWaits(waits));
+        if events.try_send(SupervisorEvent::OwnWaits(waits)).is_err() {
+            session::name_waits(Vec::new()); // it asks again later
+        }
     })));
 }

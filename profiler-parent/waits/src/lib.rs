@@ -40,3 +40,4 @@ pub use members::ReadMemory;
 pub use object::WaitObject;
 pub use resolver::WaitResolver;
 pub use target::{Holders, WaitKind, WaitTarget};
+pub use tasks::thread_of;

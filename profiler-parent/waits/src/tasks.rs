@@ -51,6 +51,13 @@ pub(crate) fn thread(process: u32, number: u32) -> Option<(u32, u32)> {
     Some((process, found))
 }
 
+/// The thread of a process that has this number in the namespace of the process.
+#[must_use]
+pub fn thread_of(process: u32, number: u32) -> Option<u32> {
+    let found = thread(process, number);
+    found.and_then(|(owner, thread)| (owner == process).then_some(thread))
+}
+
 /// The process that has started this one.
 pub(crate) fn parent(process: u32) -> Option<u32> {
     status(process, process, "PPid:")?.parse().ok()

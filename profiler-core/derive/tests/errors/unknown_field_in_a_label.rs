@@ -1,7 +1,7 @@
 use profiler_core::marker::ProfilerMarker;
 
 #[derive(serde::Serialize, ProfilerMarker)]
-#[marker(label = "{marker.data.byts}")]
+#[marker_type(label = "{marker.data.byts}")]
 struct Load {
     bytes: u64,
 }

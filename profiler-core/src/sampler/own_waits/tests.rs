@@ -46,7 +46,10 @@ fn a_descriptor_that_refers_to_another_pipe_is_another_wait() {
 #[test]
 fn the_owner_distinguishes_waits_for_a_mutex() {
     let mut mutex = [2_u32, 0, 1234, 0];
-    let waits = wait(libc::SYS_futex, mutex.as_ptr() as u64);
+    let mut waits = wait(libc::SYS_futex, mutex.as_ptr() as u64);
+    assert!(!may_have_holder(waits), "a word of another kind");
+    waits.arguments[2] = 2;
+    assert!(may_have_holder(waits));
     let before = key(waits);
     let owner = |key| match key {
         WaitKey::Call { owner, .. } => owner,
@@ -70,7 +73,7 @@ fn a_wait_is_asked_for_once_and_has_the_label_of_the_answer() {
     let mut waits = waits();
     assert_eq!(
         waits.of(thread, reads, &memory),
-        OwnWait::NOBODY,
+        OwnWait::WITHOUT_HOLDER,
         "without a listener"
     );
 
@@ -96,8 +99,20 @@ fn a_wait_is_asked_for_once_and_has_the_label_of_the_answer() {
     }]);
     waits.exchange();
     let named = waits.of(thread, reads, &memory);
-    assert!(named.label.is_some(), "{named:?}");
+    assert!(named.label.is_some() && named.is_known, "{named:?}");
+    asked_waits::name_waits(vec![NamedWait {
+        number: asked.number.wrapping_sub(1),
+        name: None,
+    }]);
+    waits.exchange();
+    assert_eq!(waits.of(thread, reads, &memory), named, "an old answer");
+    assert!(waits.ask_anew(thread, reads, &memory));
+    let is_asked = || {
+        waits.exchange();
+        questions.try_recv().is_ok()
+    };
+    assert!(test_support::patience::until(is_asked), "after a pause");
     let sleeps = wait(libc::SYS_nanosleep, 0);
-    assert_eq!(waits.of(thread, sleeps, &memory), OwnWait::NOBODY);
+    assert_eq!(waits.of(thread, sleeps, &memory), OwnWait::WITHOUT_HOLDER);
     asked_waits::set_wait_listener(None);
 }

@@ -28,7 +28,7 @@ use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
 use super::{ObservedEvent, ReaderProgress};
 use crate::process_table::ObservedTime;
-use crate::supervisor::waits::{SharedWaitNames, lock};
+use crate::supervisor::waits::{SharedWaitNames, check_deadlocks, lock};
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::sys::facts_of;
 use beginnings::Met;
@@ -186,7 +186,7 @@ impl ObservedReader {
 
     /// Notes deadlocks that have become certain in the profile.
     fn note_deadlocks(&mut self) {
-        lock(&self.names).check_deadlocks();
+        check_deadlocks(&self.names);
         let deadlocks = self.context.processes.deadlocks_from(self.noted_deadlocks);
         self.noted_deadlocks += deadlocks.len();
         for deadlock in deadlocks {

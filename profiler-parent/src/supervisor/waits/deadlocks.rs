@@ -12,9 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use profiler_waits::{
-    Blocker, ThreadKey, are_stuck, cycle, depended_on, program_threads, stuck_threads,
-};
+use profiler_waits::{Blocker, ThreadKey, cycle, depended_on, program_threads, stuck_threads};
 
 use crate::generated_code::now;
 
@@ -40,6 +38,21 @@ type RunCounts = BTreeMap<ThreadKey, u64>;
 
 /// A thread of a deadlock, and the label of its wait.
 pub(super) type StuckThread = (ThreadKey, String);
+
+/// Threads that seem to wait for each other.
+#[derive(Debug)]
+pub(super) struct PossibleDeadlock {
+    cycle: Vec<ThreadKey>,
+    all: BTreeSet<ThreadKey>,
+    counts: RunCounts,
+}
+
+impl PossibleDeadlock {
+    /// The threads on which it depends.
+    pub(super) const fn threads(&self) -> &BTreeSet<ThreadKey> {
+        &self.all
+    }
+}
 
 /// The waits that may be parts of a deadlock.
 #[derive(Debug)]
@@ -84,8 +97,8 @@ impl DeadlockWatch {
         }
     }
 
-    /// A deadlock that has become certain, if a check is due.
-    pub(super) fn check(&mut self) -> Option<Vec<StuckThread>> {
+    /// Threads that have been stuck in two checks, if a check is due and finds some.
+    pub(super) fn check(&mut self) -> Option<PossibleDeadlock> {
         let moment = now();
         if moment < self.next_check {
             return None;
@@ -100,7 +113,7 @@ impl DeadlockWatch {
             .collect();
         let suspected = std::mem::take(&mut self.suspected);
         let mut rest = self.stuck(&waits);
-        let mut certain = None;
+        let mut possible = None;
         loop {
             let found = cycle(&waits, &rest);
             let Some(first) = found.first() else { break };
@@ -112,17 +125,34 @@ impl DeadlockWatch {
             let Some(counts) = self.run_counts(&all) else {
                 continue;
             };
-            if certain.is_none() && suspected.get(&found) == Some(&counts) && are_stuck(&all) {
-                self.reported.insert(found.clone());
-                certain = Some(found);
+            if possible.is_none() && suspected.get(&found) == Some(&counts) {
+                possible = Some(PossibleDeadlock {
+                    cycle: found,
+                    all,
+                    counts,
+                });
             } else {
                 self.suspected.insert(found, counts);
             }
         }
-        let label = |key: &ThreadKey| Some(self.noted.get(key)?.label.clone());
-        let found = certain?;
-        let found = found.iter().filter_map(|key| Some((*key, label(key)?)));
-        Some(found.collect())
+        possible
+    }
+
+    /// The threads of a deadlock, if it `is_certain`. Otherwise, it is checked again.
+    pub(super) fn decide(
+        &mut self,
+        possible: PossibleDeadlock,
+        is_certain: bool,
+    ) -> Option<Vec<StuckThread>> {
+        let PossibleDeadlock { cycle, counts, .. } = possible;
+        if !is_certain {
+            self.suspected.insert(cycle, counts);
+            return None;
+        }
+        let label = |key: &ThreadKey| Some((*key, self.noted.get(key)?.label.clone()));
+        let found = cycle.iter().filter_map(label).collect();
+        self.reported.insert(cycle);
+        Some(found)
     }
 
     /// How often each of these threads has run. `None` if one of them has ended: its note is

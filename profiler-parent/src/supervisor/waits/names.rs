@@ -5,7 +5,6 @@
 //! have in the session. Invariant: a wait that no other process or
 //! thread can end has no label, because the function in which the thread waits describes it.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use ipc_protocol::limits;
@@ -15,10 +14,11 @@ use profiler_core::internal::observed::{AwaitedName, WaitingThread};
 use profiler_core::internal::waits::{AskedWait, NamedWait};
 use profiler_json::{Awaited, Numbered, WaitLabel};
 use profiler_waits::{
-    Blocker, Holders, ReadMemory, ThreadKey, WaitResolver, WaitTarget, WaitingCall,
+    Blocker, Holders, ReadMemory, ThreadKey, WaitResolver, WaitTarget, WaitingCall, are_stuck,
 };
 
-use super::deadlocks::{DeadlockWatch, StuckThread};
+use super::SharedWaitNames;
+use super::deadlocks::{DeadlockWatch, PossibleDeadlock, StuckThread};
 use crate::process_table::{DeadlockedWait, ProcessTable};
 
 /// The maximum number of processes that one name lists.
@@ -69,8 +69,13 @@ impl WaitNames {
             number: wait.call,
             arguments: wait.arguments,
         };
-        let mut memory = |address: u64, room: &mut [u8]| read_memory(pid, address, room);
-        let name = self.name_of((pid, wait.thread), call, &mut memory)?;
+        let mut memory = |address: u64, room: &mut [u8]| wait.read(address, room);
+        // A process that has ended, or has no such thread, gets the answer that nothing is known.
+        let thread = profiler_waits::thread_of(pid.get(), wait.thread);
+        let name = match thread {
+            Some(thread) => self.name_of((pid, thread), call, &mut memory)?,
+            None => None,
+        };
         Some(NamedWait {
             number: wait.number,
             name: name.map(clipped),
@@ -99,9 +104,15 @@ impl WaitNames {
         Some(name)
     }
 
-    /// Notes a deadlock in the process table that has become certain, if there is one.
-    pub(in crate::supervisor) fn check_deadlocks(&mut self) {
-        let Some(found) = self.deadlocks.check() else {
+    /// A deadlock of noted waits, if a check is due and finds one. It is certain only if all of its
+    /// threads are stuck at present, which is checked without the lock of the names.
+    fn possible_deadlock(&mut self) -> Option<PossibleDeadlock> {
+        self.deadlocks.check()
+    }
+
+    /// Notes a deadlock in the process table, if it is certain.
+    fn note_deadlock(&mut self, possible: PossibleDeadlock, is_certain: bool) {
+        let Some(found) = self.deadlocks.decide(possible, is_certain) else {
             return;
         };
         let wait = |(key, label): StuckThread| {
@@ -155,10 +166,14 @@ fn clipped(mut name: String) -> String {
     name
 }
 
-/// Reads memory of a process. False if it cannot fill all of `room`.
-fn read_memory(pid: ProcessId, address: u64, room: &mut [u8]) -> bool {
-    let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
-    memory.is_ok_and(|memory| memory.read_exact_at(room, address).is_ok())
+/// Notes a deadlock in the process table that has become certain, if there is one. The threads are
+/// looked up anew without the lock, because this takes long.
+pub(in crate::supervisor) fn check_deadlocks(names: &SharedWaitNames) {
+    let possible = super::lock(names).possible_deadlock();
+    if let Some(possible) = possible {
+        let is_certain = are_stuck(possible.threads());
+        super::lock(names).note_deadlock(possible, is_certain);
+    }
 }
 
 fn comm(path: &str) -> Option<String> {
