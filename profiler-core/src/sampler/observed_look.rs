@@ -87,12 +87,16 @@ struct Whom {
     label: Option<Frame>,
     /// Whether this was looked up. Otherwise, the next look tries again.
     is_known: bool,
+    /// Whether the recorded wait is this one, and has no label because it could not be looked up
+    /// before: the new entry gets its time.
+    replaces: bool,
 }
 
 impl Whom {
     const NO_PROCESS: Self = Self {
         label: None,
         is_known: true,
+        replaces: false,
     };
 }
 
@@ -167,14 +171,19 @@ impl LookTaken {
         if thread.unrecorded_ns() >= times.sampling_ns.saturating_mul(MAX_UNTAKEN) {
             self.times.push((tid, Timestamp::now()));
         }
-        self.examine((process, other), (tid, listed), thread, (budget, help));
+        self.examine(
+            (process, other),
+            (tid, listed),
+            (thread, has_run),
+            (budget, help),
+        );
     }
 
     fn examine(
         &mut self,
         (process, other): (&mut ObservedProcess, &OtherProcess),
         (tid, listed): (ThreadId, ThreadId),
-        thread: &mut ObservedThread,
+        (thread, has_run): (&mut ObservedThread, bool),
         (budget, help): (&mut LookBudget, &mut dyn LookHelp),
     ) {
         let place = match other.doing(listed) {
@@ -185,7 +194,9 @@ impl LookTaken {
             _ => WaitPlace::Unknown,
         };
         let known = thread.waits.context_at(place);
-        let whom = self.whom((process, other), (listed, place), known, help);
+        let mut whom = self.whom((process, other), (listed, place), known, help);
+        let is_unnamed = known.is_some_and(|known| known.label.is_none());
+        whom.replaces = is_unnamed && !has_run && whom.label.is_some();
         if known.is_some_and(|known| self.is_same(other, place, known, whom)) {
             // The thread has run, and waits again where it waited before. Only its own samples
             // show what it did in between.
@@ -235,12 +246,13 @@ impl LookTaken {
         match found {
             AwaitedName::Known(name) => Whom {
                 label: process.wait_label(&name),
-                is_known: true,
+                ..Whom::NO_PROCESS
             },
             AwaitedName::None => Whom::NO_PROCESS,
             AwaitedName::NotLookedUp => Whom {
                 label: known.and_then(|known| known.label),
                 is_known: false,
+                replaces: false,
             },
         }
     }
@@ -351,7 +363,11 @@ impl LookTaken {
                 continue; // it has run again
             };
             let unsampled = times.time_of(thread.unrecorded_ns());
-            thread.waits.ends_halfway_to(found.at, unsampled);
+            if found.whom.replaces {
+                thread.waits.replace();
+            } else {
+                thread.waits.ends_halfway_to(found.at, unsampled);
+            }
             end_wait(process, (found.tid, thread), times.tick, false);
             let mut time = thread.waits.time;
             if time.is_complete(found.at, times.tick) {
