@@ -102,6 +102,7 @@ pub fn set_wait_listener(listener: Option<WaitListener>) {
 /// Passes on the answer to the question: the names of all waits that could be looked up. An answer to
 /// an older question has no effect.
 pub fn name_waits(names: Vec<NamedWait>) {
+    let has_names = names.iter().any(|named| named.name.is_some());
     let mut answers = lock(&EXCHANGE.answers);
     // The sampler may be paused.
     if answers.len() < MAX_ASKED_WAITS {
@@ -109,6 +110,9 @@ pub fn name_waits(names: Vec<NamedWait>) {
     }
     drop(answers);
     EXCHANGE.is_asked.store(false, Ordering::Release);
+    if has_names {
+        super::wake(); // the waits may be short
+    }
 }
 
 /// Whether there is a listener.

@@ -224,7 +224,8 @@ impl Looking {
         place: WaitPlace,
         has_run: bool,
     ) {
-        let whom = recorder.for_whom(target.tid, place);
+        let since = target.waits.begun().filter(|_| !has_run);
+        let whom = recorder.for_whom(target.tid, place, since);
         let recorded = target.waits.context_at(place);
         if has_run || recorded.is_none() {
             target.unknown_looks = 0;

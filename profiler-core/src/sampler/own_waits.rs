@@ -40,6 +40,7 @@ struct KnownWait {
     label: Option<Frame>,
     /// Whether the session has looked it up; otherwise the label is an older one.
     is_certain: bool,
+    named: Instant,
     /// When it is asked for again.
     until: Instant,
 }
@@ -87,15 +88,25 @@ impl OwnWaits {
         }
     }
 
-    /// For whom a thread waits, as far as it is known.
-    pub(super) fn of(&mut self, thread: ThreadId, wait: Wait, memory: &OwnMemory) -> OwnWait {
+    /// For whom a thread waits, as far as it is known. `since` is the time since which the thread has
+    /// not run: what was looked up later holds as long as it waits.
+    pub(super) fn of(
+        &mut self,
+        thread: ThreadId,
+        wait: Wait,
+        (memory, since): (&OwnMemory, Option<Instant>),
+    ) -> OwnWait {
         if !may_have_holder(wait) || !asked_waits::has_listener() {
             return OwnWait::WITHOUT_HOLDER;
         }
         let key = key_of(thread, wait, memory);
         let known = self.known.get(&key).copied();
         let moment = now();
-        if let Some(known) = known.filter(|known| moment < known.until) {
+        let holds = |known: &KnownWait| {
+            let is_of_this_wait = since.is_some_and(|since| known.named >= since);
+            moment < known.until || known.is_certain && is_of_this_wait
+        };
+        if let Some(known) = known.filter(holds) {
             return OwnWait {
                 label: known.label,
                 is_known: known.is_certain,
@@ -186,11 +197,13 @@ impl OwnWaits {
                 Some(found) => KnownWait {
                     label: self.label(found.name.as_deref()),
                     is_certain: true,
+                    named: moment,
                     until: moment + name_lasts(&key),
                 },
                 None => KnownWait {
                     label: self.known.get(&key).and_then(|known| known.label),
                     is_certain: false,
+                    named: moment,
                     until: moment + UNCERTAIN_LASTS,
                 },
             };

@@ -249,10 +249,16 @@ impl SampleRecorder {
         }
     }
 
-    /// For whom a thread waits that waits here, as far as the session has said.
-    pub(super) fn for_whom(&mut self, thread: ThreadId, place: WaitPlace) -> OwnWait {
+    /// For whom a thread waits that waits here, as far as the session has said. `since` is the time
+    /// since which it has not run.
+    pub(super) fn for_whom(
+        &mut self,
+        thread: ThreadId,
+        place: WaitPlace,
+        since: Option<Instant>,
+    ) -> OwnWait {
         match place {
-            WaitPlace::Known(wait) => self.waits.of(thread, wait, &self.memory),
+            WaitPlace::Known(wait) => self.waits.of(thread, wait, (&self.memory, since)),
             WaitPlace::Unknown => OwnWait::WITHOUT_HOLDER,
         }
     }

@@ -65,7 +65,7 @@ struct RecordedWait {
     /// a later pass before which no thread had run.
     until: Timestamp,
     /// When its entry was made.
-    begun: (Timestamp, Instant),
+    begun: Instant,
     /// When the last entry of the wait was recorded.
     recorded: Instant,
     /// Whether the session was asked for whom the thread waits since it has waited for long.
@@ -171,19 +171,22 @@ impl WaitPeriod {
         }
     }
 
-    /// Makes the entry of the present wait end where it began: a further entry of the same wait gets
-    /// its time.
+    /// Gives the entry of the present wait no more time: a further entry of the same wait gets it.
     pub(super) fn replace(&mut self) {
         if let Some(now) = &mut self.now {
-            (now.until, _) = now.begun;
+            now.until = Timestamp::ZERO;
         }
+    }
+
+    /// When the entry of the present wait was made.
+    pub(super) fn begun(&self) -> Option<Instant> {
+        self.now.map(|now| now.begun)
     }
 
     /// The place of a wait that has lasted for this time and was not asked for since then.
     pub(super) fn long_place(&self, least: Duration, moment: Instant) -> Option<WaitPlace> {
-        let (_, begun) = self.now?.begun;
         let now = self.now.filter(|now| !now.is_asked_anew)?;
-        (moment.saturating_duration_since(begun) >= least).then_some(now.place)
+        (moment.saturating_duration_since(now.begun) >= least).then_some(now.place)
     }
 
     /// Notes that the session was asked for the present wait.
@@ -234,7 +237,7 @@ impl WaitPeriod {
             place,
             context: WaitContext::default(),
             until: at,
-            begun: (at, moment),
+            begun: moment,
             recorded: moment,
             is_asked_anew: false,
         });

@@ -72,7 +72,7 @@ fn a_wait_is_asked_for_once_and_has_the_label_of_the_answer() {
     let thread = sys::current_thread_id();
     let mut waits = waits();
     assert_eq!(
-        waits.of(thread, reads, &memory),
+        waits.of(thread, reads, (&memory, None)),
         OwnWait::WITHOUT_HOLDER,
         "without a listener"
     );
@@ -82,14 +82,14 @@ fn a_wait_is_asked_for_once_and_has_the_label_of_the_answer() {
         label: None,
         is_known: false,
     };
-    assert_eq!(waits.of(thread, reads, &memory), unknown);
-    assert_eq!(waits.of(thread, reads, &memory), unknown);
+    assert_eq!(waits.of(thread, reads, (&memory, None)), unknown);
+    assert_eq!(waits.of(thread, reads, (&memory, None)), unknown);
     waits.exchange();
     let question = questions.try_recv().unwrap();
     let [asked] = &question[..] else {
         panic!("{question:?}")
     };
-    assert_eq!(waits.of(thread, reads, &memory), unknown);
+    assert_eq!(waits.of(thread, reads, (&memory, None)), unknown);
     waits.exchange();
     assert!(questions.try_recv().is_err(), "it is not answered yet");
 
@@ -98,14 +98,18 @@ fn a_wait_is_asked_for_once_and_has_the_label_of_the_answer() {
         name: Some("waiting for worker [7] (pipe)".to_owned()),
     }]);
     waits.exchange();
-    let named = waits.of(thread, reads, &memory);
+    let named = waits.of(thread, reads, (&memory, None));
     assert!(named.label.is_some() && named.is_known, "{named:?}");
     asked_waits::name_waits(vec![NamedWait {
         number: asked.number.wrapping_sub(1),
         name: None,
     }]);
     waits.exchange();
-    assert_eq!(waits.of(thread, reads, &memory), named, "an old answer");
+    assert_eq!(
+        waits.of(thread, reads, (&memory, None)),
+        named,
+        "an old answer"
+    );
     assert!(waits.ask_anew(thread, reads, &memory));
     let is_asked = || {
         waits.exchange();
@@ -113,6 +117,9 @@ fn a_wait_is_asked_for_once_and_has_the_label_of_the_answer() {
     };
     assert!(test_support::patience::until(is_asked), "after a pause");
     let sleeps = wait(libc::SYS_nanosleep, 0);
-    assert_eq!(waits.of(thread, sleeps, &memory), OwnWait::WITHOUT_HOLDER);
+    assert_eq!(
+        waits.of(thread, sleeps, (&memory, None)),
+        OwnWait::WITHOUT_HOLDER
+    );
     asked_waits::set_wait_listener(None);
 }
