@@ -1,10 +1,11 @@
 //! What the library needs, and what it replaces.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::{Object, ObjectSymbol};
 use profiler_observed::LIBRARY;
+use profiler_observed::file::ObservedFile;
 use profiler_observed::layout::Notes;
 
 use crate::observed::{Session, test_program};
@@ -86,7 +87,7 @@ fn a_program_with_a_limit_for_files_is_left_alone() {
 
 #[test]
 fn a_file_that_is_not_finished_or_not_ours_is_told_apart() {
-    use profiler_observed::file::{ObservedFile, ObservedFileError};
+    use profiler_observed::file::ObservedFileError;
     use profiler_observed::layout::{FILE_BYTES, MAGIC, VERSION};
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
@@ -119,51 +120,79 @@ fn a_file_that_is_not_finished_or_not_ours_is_told_apart() {
     );
 }
 
+/// A file with two samples: one in page 0, and one in the pages 1 and 2. Page 2 does not look claimed.
+struct TwoSamples {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+    file: std::fs::File,
+}
+
+impl TwoSamples {
+    fn new() -> Self {
+        use profiler_observed::layout::{
+            CONTROL_AT, FILE_BYTES, HEAD_BYTES, MAGIC, PAGE, RING_AT, RING_PAGES, SampleHead,
+            VERSION,
+        };
+        use std::mem::offset_of;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let file = std::fs::File::create_new(&path).unwrap();
+        file.set_len(FILE_BYTES as u64).unwrap();
+        let samples = Self {
+            _directory: directory,
+            path,
+            file,
+        };
+        let start = [MAGIC.to_ne_bytes(), u64::from(VERSION).to_ne_bytes()].concat();
+        samples.write(0, &start);
+        samples.write(CONTROL_AT, &[1, 1]);
+        samples.write(CONTROL_AT + RING_PAGES, &[1, 1]);
+        samples.write(RING_AT + offset_of!(SampleHead, claims), &[1]);
+        let second = RING_AT + PAGE;
+        let stack = (PAGE - HEAD_BYTES + 8) as u32;
+        let at = |offset: usize| second + offset;
+        samples.write(
+            at(offset_of!(SampleHead, stack_bytes)),
+            &stack.to_ne_bytes(),
+        );
+        samples.write(at(offset_of!(SampleHead, more_pages)), &1_u32.to_ne_bytes());
+        samples.write(at(offset_of!(SampleHead, pages)), &2_u16.to_ne_bytes());
+        samples.write(at(offset_of!(SampleHead, claims)), &[1, 1]);
+        samples
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, at as u64).unwrap();
+    }
+
+    /// Reads the samples; calls `on_sample` with each. Returns their number, and up to which state the
+    /// three pages are freed.
+    fn drain(&self, observed: &mut ObservedFile, mut on_sample: impl FnMut()) -> (usize, [u8; 3]) {
+        let count = observed.drain(|_, _| on_sample()).unwrap();
+        let mut freed = [0; 3];
+        let at = profiler_observed::layout::FREED_AT as u64;
+        let file = std::fs::File::open(&self.path).unwrap();
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut freed, at).unwrap();
+        (count, freed)
+    }
+}
+
 /// The session reads the states of all pages in one call, but not at one instant.
 #[test]
 fn a_page_that_is_claimed_while_the_states_are_read_is_freed_once() {
-    use profiler_observed::file::ObservedFile;
-    use profiler_observed::layout::{
-        CONTROL_AT, FILE_BYTES, FREED_AT, HEAD_BYTES, MAGIC, PAGE, RING_AT, RING_PAGES, SampleHead,
-        VERSION,
-    };
-    use std::mem::offset_of;
-    use std::os::unix::fs::FileExt;
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    let file = std::fs::File::create_new(&path).unwrap();
-    file.set_len(FILE_BYTES as u64).unwrap();
-    let write = |at: usize, bytes: &[u8]| file.write_all_at(bytes, at as u64).unwrap();
-    write(
-        0,
-        &[MAGIC.to_ne_bytes(), u64::from(VERSION).to_ne_bytes()].concat(),
-    );
-    // A sample in the pages 0 and 1, of which page 1 was claimed after its state was read: `claimed`
-    // and `published` of page 1 are one behind.
-    write(CONTROL_AT, &[1]);
-    write(CONTROL_AT + RING_PAGES, &[1]);
-    let stack = (PAGE - HEAD_BYTES + 8) as u32;
-    write(
-        RING_AT + offset_of!(SampleHead, stack_bytes),
-        &stack.to_ne_bytes(),
-    );
-    write(
-        RING_AT + offset_of!(SampleHead, more_pages),
-        &1_u32.to_ne_bytes(),
-    );
-    write(
-        RING_AT + offset_of!(SampleHead, pages),
-        &1_u16.to_ne_bytes(),
-    );
-    write(RING_AT + offset_of!(SampleHead, claims), &[1, 1]);
-    let mut observed = ObservedFile::open(&path).unwrap();
-    assert_eq!(observed.drain(|_, _| ()).unwrap(), 1);
-    let mut freed = [0; 2];
-    std::fs::File::open(&path)
-        .unwrap()
-        .read_exact_at(&mut freed, FREED_AT as u64)
-        .unwrap();
-    assert_eq!(freed, [1, 1]);
+    let samples = TwoSamples::new();
+    let mut observed = ObservedFile::open(&samples.path).unwrap();
+    let claim = || samples.write(profiler_observed::layout::CONTROL_AT + 2, &[1]);
+    assert_eq!(samples.drain(&mut observed, claim), (2, [1, 1, 1]));
+}
+
+#[test]
+fn a_page_that_a_sample_names_and_has_not_claimed_is_not_freed() {
+    let samples = TwoSamples::new();
+    let mut observed = ObservedFile::open(&samples.path).unwrap();
+    let drained = samples.drain(&mut observed, || ());
+    assert_eq!(drained, (1, [1, 1, 0]), "the second is none");
+    assert!(!observed.has_samples().unwrap(), "nothing looks published");
 }
 
 /// Compiles an empty library, and copies it under 20 long names.
