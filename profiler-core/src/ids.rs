@@ -98,31 +98,18 @@ impl ByteLimit {
     }
 }
 
-/// The number of bytes, so that `memory_limit(64 << 20)` needs no type.
+/// Converts a number of bytes. There is no conversion from `i32`, the type of a literal without a suffix:
+/// `4 << 30` would be 0.
 impl From<u64> for ByteLimit {
     fn from(bytes: u64) -> Self {
         Self(bytes)
     }
 }
 
-/// As for `u64`.
-impl From<u32> for ByteLimit {
-    fn from(bytes: u32) -> Self {
-        Self(bytes.into())
-    }
-}
-
-/// As for `u64`.
+/// Converts a number of bytes.
 impl From<usize> for ByteLimit {
     fn from(bytes: usize) -> Self {
         Self(bytes as u64)
-    }
-}
-
-/// As for `u64`: the type of a number without a type. A negative number is 0.
-impl From<i32> for ByteLimit {
-    fn from(bytes: i32) -> Self {
-        Self(u64::try_from(bytes).unwrap_or(0))
     }
 }
 

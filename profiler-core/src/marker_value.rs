@@ -2,8 +2,8 @@
 //!
 //! Compiled with and without the feature `engine`. Applications use this module as
 //! [`crate::marker`]. The macros pass all fields of a marker as one tuple, which implements
-//! [`MarkerFields`]. Invariant: a value is written as one value, so the number of values is that of
-//! the keys.
+//! [`MarkerFields`]. Invariant: each field writes exactly one value, so the values match the keys in
+//! order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -70,8 +70,9 @@ pub trait FieldSink {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a marker",
     note = "fields are numbers, booleans, texts, paths, durations, and options and references of these",
-    note = "for another type, pass a text: `field = value.to_string()`",
-    note = "`category = …` and `options = …` come before the fields"
+    note = "in a macro, pass another type as a text: `field = value.to_string()`",
+    note = "in a macro, `category = …` and `options = …` come before the fields",
+    note = "in `#[derive(ProfilerMarker)]`, give the field a format: `#[field(format = \"…\")]`"
 )]
 pub trait MarkerValue {
     /// How viewers show the value.

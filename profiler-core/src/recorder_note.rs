@@ -41,8 +41,8 @@ mod imp {
 
     use super::{OBSERVER, RECORDER};
 
-    // A note of ours with a description of one word, the version of the format. Not a static: the
-    // address sanitizer puts forbidden bytes behind statics, which the reader below would meet.
+    // The recorder note. Its description is one word: the version of the format. It is not a static,
+    // because AddressSanitizer adds redzones after statics, and the reader below would read them.
     global_asm!(
         ".pushsection .note.mp-profiler, \"aR\", %note",
         ".balign 4",

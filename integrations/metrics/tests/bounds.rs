@@ -84,6 +84,7 @@ fn a_hot_histogram_has_few_markers_and_all_values_in_its_counters() {
         (recorded, 1000 * recorded)
     );
     let seen = i64::try_from(markers().len()).unwrap();
-    assert_eq!(seen + value(WITHOUT_MARKER), recorded);
-    assert_eq!(dropped(), 0);
+    // On a busy machine, a marker may find no chunk that is ready.
+    let dropped = i64::try_from(dropped()).unwrap();
+    assert_eq!(seen + value(WITHOUT_MARKER) + dropped, recorded);
 }

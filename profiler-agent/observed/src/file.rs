@@ -354,8 +354,8 @@ impl ObservedFile {
         Ok(Some(head))
     }
 
-    /// Whether the further pages of a sample are claimed for it. To free other pages would make them
-    /// look published.
+    /// Whether the further pages of a sample are claimed for it. A page that is freed with the wrong
+    /// claim looks published again.
     fn has_claimed(&mut self, head: &SampleHead) -> io::Result<bool> {
         let is_claimed = |control: &[u8], (page, claim): (usize, u8)| {
             control.get(offset_of!(Control, claimed) + page) == Some(&claim)
@@ -363,7 +363,7 @@ impl ObservedFile {
         if further_pages(head).all(|further| is_claimed(&self.control, further)) {
             return Ok(true);
         }
-        // They may have been claimed while the states were read.
+        // A thread may have claimed them after the states were read.
         let mut claimed = [0; RING_PAGES];
         let at = CONTROL_AT + offset_of!(Control, claimed);
         self.file.read_exact_at(&mut claimed, at as u64)?;

@@ -1,7 +1,8 @@
 //! The attributes of a type and of its fields.
 //!
 //! Used by `expand`. Also reads what serde's attributes say about the name of a field, because the
-//! keys of a schema are the names that serde writes. Invariant: an unknown word is an error.
+//! keys of a schema are the names that serde writes. Invariant: an unknown word in `marker_type` or `field` is
+//! an error.
 
 use proc_macro2::Span;
 use syn::meta::ParseNestedMeta;
@@ -83,7 +84,7 @@ impl TypeAttributes {
             Some("table_label") => &mut self.table_label,
             _ => {
                 let words = "name, label, chart_label, tooltip_label, table_label or crate";
-                return Err(meta.error(format!("unknown: expected {words}")));
+                return Err(meta.error(format!("unknown attribute, expected {words}")));
             }
         };
         set(place, meta.value()?.parse()?, meta)
@@ -129,15 +130,19 @@ impl MarkerField {
                 self.is_hidden = flag(meta)?;
                 Ok(())
             }
-            _ => Err(meta.error("unknown: expected format, label, search or hidden")),
+            _ => Err(meta.error("unknown attribute, expected format, label, search or hidden")),
         }
     }
 
-    /// Reads an attribute of serde. Those that do not change the name have no effect.
+    /// Reads an attribute of serde: `rename`, `skip` and `skip_serializing`. Rejects `flatten` and other
+    /// forms of `rename`, and ignores all others.
     fn read_serde(&mut self, meta: &ParseNestedMeta<'_>, is_written: &mut bool) -> Result<()> {
         if meta.path.is_ident("rename") && meta.input.peek(syn::Token![=]) {
             self.key = meta.value()?.parse()?;
             return Ok(());
+        }
+        if meta.path.is_ident("rename") {
+            return Err(meta.error("write #[serde(rename = \"…\")] for a field of a marker"));
         }
         if meta.path.is_ident("flatten") {
             return Err(meta.error("a marker cannot have a flattened field"));
@@ -147,7 +152,7 @@ impl MarkerField {
     }
 }
 
-/// Rules of serde that rename all fields of a type are not followed here.
+/// Rejects `rename_all`, which this macro does not apply.
 fn refuse_rules_for_all(attribute: &Attribute) -> Result<()> {
     attribute.parse_nested_meta(|meta| {
         if meta.path.is_ident("rename_all") {
@@ -189,6 +194,6 @@ fn format(name: &LitStr) -> Result<Ident> {
 fn set<T>(place: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(meta.error("given twice")),
+        Some(_) => Err(meta.error("duplicate attribute")),
     }
 }

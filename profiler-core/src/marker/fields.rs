@@ -1,9 +1,9 @@
 //! Markers whose fields are given in the macro.
 //!
-//! Called by the macros. A call site has a type of its own, whose schema is made when it first
-//! records: its fields are shown under their keys, as the types of the values require. Costs as
-//! much as a marker with a typed payload. Invariants: the keys and the types of a site never
-//! change; sites in different places or processes share a type if name, keys and formats are equal.
+//! Called by the macros. Each call site defines a marker type when it first records. The type has one
+//! field for each key; the type of the value decides its format. Sites with the same name, keys and
+//! formats have the same type. Costs as much as a marker with a typed payload. Invariant: the keys
+//! and the types of a site never change.
 
 use super::payload::{FieldWriter, PayloadError};
 use super::record::{Site, front, with_site};
@@ -24,9 +24,9 @@ use crate::record::writer::{Front, PayloadBuffer};
 use crate::schema::{Format, MarkerField, MarkerSchema};
 use crate::time::Timestamp;
 
-/// The longest formatted text.
+/// The maximum length of a formatted text, in bytes.
 const MAX_TEXT: usize = 1 << 16;
-/// The version of the names of formats.
+/// The Gecko version whose format names appear in type names: the newest.
 const FORMAT_NAMES: u32 = u32::MAX;
 
 /// The names of the fields of a call site.
@@ -262,7 +262,7 @@ struct OpenFields<F> {
 }
 
 impl<F: MarkerFields> FieldScope<F> {
-    /// Opens a scope if a session runs. Only then are the fields evaluated.
+    /// Opens a scope and evaluates the fields if a session runs. Otherwise, does nothing.
     #[inline(always)]
     pub fn new(
         site: &'static MarkerSite,

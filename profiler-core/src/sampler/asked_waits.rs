@@ -28,7 +28,7 @@ pub const MAX_ASKED_MEMORY: usize = 128;
 /// A waiting thread for whose holder this process asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedWait {
-    /// The number of the question, which the answer repeats.
+    /// The number of the asked wait. The answer repeats it.
     pub number: u32,
     /// The thread's number in the system.
     pub thread: u32,
@@ -56,10 +56,10 @@ impl AskedWait {
     }
 }
 
-/// The answer to a question.
+/// The answer about one asked wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedWait {
-    /// The number of the question.
+    /// See [`AskedWait::number`].
     pub number: u32,
     /// The name of the label. `None` if no process or thread is known that can end the wait.
     pub name: Option<String>,
@@ -99,8 +99,8 @@ pub fn set_wait_listener(listener: Option<WaitListener>) {
     drop(before); // outside of the lock
 }
 
-/// Passes on the answer to the question: the names of all waits that could be looked up. An answer to
-/// an older question has no effect.
+/// Passes on the answer of the session: the names of all waits that it could look up. Ends the open
+/// question. The sampler ignores the names of an answer to an older question.
 pub fn name_waits(names: Vec<NamedWait>) {
     let has_names = names.iter().any(|named| named.name.is_some());
     let mut answers = lock(&EXCHANGE.answers);
@@ -121,7 +121,7 @@ pub(super) fn has_listener() -> bool {
     EXCHANGE.has_listener.load(Ordering::Relaxed)
 }
 
-/// Whether a question is not answered. If not, its answer can be taken.
+/// Whether a question is open. If it returns false, [`take_answers`] returns the answer.
 #[cfg_attr(profiler_portable, allow(dead_code))] // as above
 pub(super) fn is_asked() -> bool {
     EXCHANGE.is_asked.load(Ordering::Acquire)

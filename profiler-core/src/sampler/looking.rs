@@ -40,7 +40,7 @@ const IDLE_PER_PASS: usize = 32;
 /// The number of passes in a row that look at a thread whose wait the session has not named. Later
 /// looks are as rare as at other waiting threads.
 const MAX_UNKNOWN_LOOKS: u8 = 8;
-/// A wait that lasts longer is asked for once more.
+/// The session is asked again about a wait that lasts longer than this.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 /// The time between two checks whether entries of waits are due.
 const RECORDS: Duration = Duration::from_secs(1);
@@ -163,7 +163,7 @@ impl Looking {
             target.waits.goes_on(Timestamp::now(), moment);
             let long = target.waits.long_place(LONG_WAIT, moment);
             if long.is_some_and(|place| recorder.ask_anew(target.tid, place)) {
-                target.waits.is_asked_for();
+                target.waits.set_asked_anew();
                 target.waits.unsettle();
             }
         } else if target.walk {

@@ -1,10 +1,10 @@
-//! For whom the threads of this process wait, as far as the session has said.
+//! The holders of the waits of this process, as the session has named them.
 //!
 //! Owned by the sampler's thread. A look at a waiting thread finds the label of its wait here. If
 //! the object of the wait is not known, or was named too long ago, the wait is among the next
 //! questions (`asked_waits`), and the thread is looked at again.
 //!
-//! Invariants: nothing is asked before the question before it is answered, so the channel holds at
+//! Invariants: a question is sent only after the previous one is answered, so the channel holds at
 //! most one question. A question contains at most [`MAX_ASKED_WAITS`] waits. At most [`MAX_KNOWN`]
 //! objects are known.
 
@@ -24,14 +24,15 @@ use crate::pool::definitions::Definition;
 use crate::sys::native::memory::OwnMemory;
 use crate::sys::native::tasks::Wait;
 
-/// How long a wait is not asked for again which the session could not look up.
+/// The time until the session is asked again about a wait that it could not look up.
 const UNCERTAIN_LASTS: Duration = Duration::from_millis(100);
 /// The shortest time between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The maximum number of objects that are known.
 const MAX_KNOWN: usize = 1024;
 
-/// The number of the next question. An answer to an earlier session has no number of this one.
+/// The number of the next asked wait. The numbers continue in the next session, so an answer from an
+/// earlier session matches no wait.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A wait for which the session was asked.
@@ -50,7 +51,7 @@ struct KnownWait {
 pub(super) struct OwnWait {
     /// The label that shows for whom the thread waits.
     pub(super) label: Option<Frame>,
-    /// Whether this will not change while the thread waits. Otherwise, the session is asked.
+    /// Whether the session has looked up the wait. Otherwise, a later look asks again.
     pub(super) is_known: bool,
 }
 
@@ -72,7 +73,7 @@ pub(super) struct OwnWaits {
     next: Vec<(WaitKey, AskedWait)>,
     /// The waits of the question that is not answered yet.
     asked: Option<Vec<(WaitKey, u32)>>,
-    /// Nothing is asked before.
+    /// The time before which no question is sent.
     pause_until: Option<Instant>,
 }
 
@@ -88,8 +89,8 @@ impl OwnWaits {
         }
     }
 
-    /// For whom a thread waits, as far as it is known. `since` is the time since which the thread has
-    /// not run: what was looked up later holds as long as it waits.
+    /// The label of a thread's wait, as the session has named it. The thread has not run since
+    /// `since`: what was looked up later holds as long as it waits.
     pub(super) fn of(
         &mut self,
         thread: ThreadId,
@@ -166,7 +167,7 @@ impl OwnWaits {
             self.learn(&answer, moment);
         }
         if is_answered {
-            // Otherwise the channel of the question was replaced.
+            // A question that is still here gets no answer: its listener was replaced.
             self.asked = None;
         }
         let is_pausing = self.pause_until.is_some_and(|until| moment < until);

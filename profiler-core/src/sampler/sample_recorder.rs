@@ -249,8 +249,8 @@ impl SampleRecorder {
         }
     }
 
-    /// For whom a thread waits that waits here, as far as the session has said. `since` is the time
-    /// since which it has not run.
+    /// The label of the wait of a thread at this place, as the session has named it. The thread has
+    /// not run since `since`.
     pub(super) fn for_whom(
         &mut self,
         thread: ThreadId,
@@ -263,8 +263,8 @@ impl SampleRecorder {
         }
     }
 
-    /// Asks for whom a thread waits that waits here, although it is known. False if this is not
-    /// possible at present.
+    /// Asks the session again about the wait of a thread at this place. False if this is not possible
+    /// at present.
     pub(super) fn ask_anew(&mut self, thread: ThreadId, place: WaitPlace) -> bool {
         match place {
             WaitPlace::Known(wait) => self.waits.ask_anew(thread, wait, &self.memory),
@@ -272,7 +272,7 @@ impl SampleRecorder {
         }
     }
 
-    /// Takes what the session has said about waits, and asks for others.
+    /// Takes the session's answers, and sends the next question.
     pub(super) fn exchange_waits(&mut self) {
         self.waits.exchange();
     }

@@ -1,8 +1,8 @@
 //! What tells waits of this process apart, as far as that is known without looking at other
 //! processes.
 //!
-//! Used by `own_waits`. Invariant: two waits with the same key have the same holder, for the time
-//! that [`name_lasts`] says. Opens no descriptor and waits for no file system.
+//! Used by `own_waits`. The sampler assumes that two waits with the same key have the same holder for
+//! the time that [`name_lasts`] returns. Opens no descriptor and waits for no file system.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const MAX_ROWS: u64 = 16;
 /// The number of descriptors in the sets of `select`.
 const SET_BITS: u64 = 1024;
 
-/// Calls that no process ends, or of which it is not known.
+/// Calls that no process ends, or whose holder cannot be found.
 const OTHER_CALLS: [i64; 6] = [
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
@@ -75,8 +75,8 @@ pub(super) fn may_have_holder(wait: Wait) -> bool {
         && (wait.call != libc::SYS_futex || is_mutex(wait))
 }
 
-/// Whether a wait is for a mutex of the C library, which contains its owner's number. Other words
-/// do not say who changes them.
+/// Whether a wait may be for a mutex of the C library, which contains its owner's number. Other words
+/// contain no owner.
 fn is_mutex(wait: Wait) -> bool {
     let [_, operation, value] = wait.arguments;
     operation & FUTEX_OPERATION == 0 && value == TAKEN_WITH_WAITERS
@@ -88,8 +88,8 @@ pub(super) fn key_of(thread: ThreadId, wait: Wait, memory: &OwnMemory) -> WaitKe
     let call = wait.call;
     let is_descriptor = has_descriptor(call) && first <= MAX_DESCRIPTOR;
     let number = i32::try_from(first).ok().filter(|_| is_descriptor);
-    // The number may be something else, and that of a descriptor by chance. Then the key only
-    // distinguishes more than necessary.
+    // The first argument may equal a descriptor's number by chance, for example in `semop`. Such a
+    // call has no known holder, so the wrong key does no harm.
     if let Some(file) = number.and_then(|number| tasks::file_of(thread, number)) {
         return WaitKey::Descriptor {
             call,
@@ -187,10 +187,15 @@ fn is_select(call: i64) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 fn is_epoll(call: i64) -> bool {
-    [libc::SYS_epoll_wait, libc::SYS_epoll_pwait].contains(&call)
+    [
+        libc::SYS_epoll_wait,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+    ]
+    .contains(&call)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn is_epoll(call: i64) -> bool {
-    call == libc::SYS_epoll_pwait
+    [libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2].contains(&call)
 }

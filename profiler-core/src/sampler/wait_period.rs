@@ -1,7 +1,8 @@
 //! What is known of a thread's wait.
 //!
 //! A thread that waits takes no samples. The sampler looks at the thread from time to time. A look
-//! reads the thread's state only if the thread has used processor time since the last look. When
+//! reads the thread's state if the thread has used processor time since the last look, or if its wait
+//! is not named yet or is asked for again. When
 //! the thread begins to wait, an entry records where it waits. When it runs again, another entry
 //! records how long it waited. In between there is one entry every [`LONGEST_UNRECORDED`], so that
 //! a profile of a process that was killed contains the thread.
@@ -171,7 +172,7 @@ impl WaitPeriod {
         }
     }
 
-    /// Gives the entry of the present wait no more time: a further entry of the same wait gets it.
+    /// Ends the time of the present entry, because a further entry of the same wait gets that time.
     pub(super) fn replace(&mut self) {
         if let Some(now) = &mut self.now {
             now.until = Timestamp::ZERO;
@@ -183,20 +184,21 @@ impl WaitPeriod {
         self.now.map(|now| now.begun)
     }
 
-    /// The place of a wait that has lasted for this time and was not asked for since then.
+    /// The place of the present wait, if its entry is at least this old and the session was not asked
+    /// again since that entry.
     pub(super) fn long_place(&self, least: Duration, moment: Instant) -> Option<WaitPlace> {
         let now = self.now.filter(|now| !now.is_asked_anew)?;
         (moment.saturating_duration_since(now.begun) >= least).then_some(now.place)
     }
 
-    /// Notes that the session was asked for the present wait.
-    pub(super) fn is_asked_for(&mut self) {
+    /// Notes that the session was asked again about the present wait.
+    pub(super) fn set_asked_anew(&mut self) {
         if let Some(now) = &mut self.now {
             now.is_asked_anew = true;
         }
     }
 
-    /// Makes each later look read the thread's state, even if the thread does not run.
+    /// Makes the next look read the thread's state, even if the thread has not run.
     pub(super) const fn unsettle(&mut self) {
         self.is_settled = false;
     }

@@ -1,7 +1,7 @@
 //! The listener for deadlocks.
 //!
-//! The poller asks for deadlocks that were not told yet; the dispatcher calls the listener.
-//! Invariants: each deadlock is told once, also one that was found before the listener was set; a
+//! The poller reads new deadlocks; the dispatcher calls the listener. Invariants: a deadlock is passed
+//! to the listener at most once, even if it was found before the listener was set; a
 //! listener that panics, when it is called or when it is dropped, is removed and affects nothing
 //! else; no lock is held while it is called, so it may replace itself.
 
@@ -43,8 +43,8 @@ impl DeadlockListener {
         dispose(before);
     }
 
-    /// The deadlocks from number `told` on, which becomes that of the next one. None before the first
-    /// listener.
+    /// Returns the deadlocks from index `told` on, and sets `told` to the index of the next one.
+    /// Returns none before the first listener is set.
     pub(super) fn untold(&self, processes: &ProcessTable, told: &mut usize) -> Vec<Deadlock> {
         if self.lock().number == 0 {
             return Vec::new();

@@ -231,10 +231,12 @@ impl Alerts {
         self.listeners.add(target, name, Box::new(callback))
     }
 
-    /// Calls `callback` with each deadlock among threads of the session's processes, from a thread of
-    /// the alerts: those that [`Session::deadlocks`](crate::Session::deadlocks) has already, and later
-    /// ones within about a second after they were found. Replaces the callback before it, and each
-    /// deadlock is told to one callback only. A callback that panics is removed.
+    /// Sets the callback for deadlocks, and replaces the previous one. A thread of the alerts calls it
+    /// once for each deadlock: first for those that
+    /// [`Session::deadlocks`](crate::Session::deadlocks) already returns, then for new ones. A new
+    /// deadlock is passed on after 0.2 to 3 seconds, or later while evidence is written. A deadlock
+    /// that was passed to one callback is not passed to the next one. A callback that panics is
+    /// removed.
     pub fn on_deadlock(&self, callback: impl FnMut(&Deadlock) + Send + 'static) {
         self.deadlocks.set(Box::new(callback));
     }

@@ -197,8 +197,8 @@ impl ProcessTable {
         Some(all.get(&key)?.is_trusted)
     }
 
-    /// The number of a process that may learn about other processes. All processes of this user may:
-    /// the system shows it to them. A child that was spawned as an untrusted one may not.
+    /// The number of a process that may get the names of other processes. `None` for a child of
+    /// `Session::spawn_untrusted`.
     pub(crate) fn pid_of_unconfined(&self, key: PoolId) -> Option<ProcessId> {
         let all = self.lock();
         let process = all.get(&key).filter(|process| !process.is_confined)?;

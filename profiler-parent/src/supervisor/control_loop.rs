@@ -284,8 +284,8 @@ impl ControlLoop {
         }
     }
 
-    /// Finds for whom threads of a child wait. A child that is not trusted learns nothing, and so
-    /// does one whose session cannot find it out.
+    /// Passes a question about waits to the service. A child of `Session::spawn_untrusted` gets an
+    /// answer without names. So does every child on a system where the session cannot look up waits.
     fn look_up(&mut self, key: PoolId, waits: Vec<AskedWait>) {
         match self.context.processes.pid_of_unconfined(key) {
             #[cfg(naming_waits)]

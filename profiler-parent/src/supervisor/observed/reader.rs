@@ -184,7 +184,7 @@ impl ObservedReader {
         }
     }
 
-    /// Notes deadlocks that have become certain in the profile.
+    /// Adds a notice about each new deadlock to the pools of the observed programs.
     fn note_deadlocks(&mut self) {
         check_deadlocks(&self.names);
         let deadlocks = self.context.processes.deadlocks_from(self.noted_deadlocks);

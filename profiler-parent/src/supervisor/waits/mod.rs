@@ -1,8 +1,8 @@
 //! For whom the threads of the session's processes wait. Linux, x86-64 and aarch64.
 //!
 //! A process that records itself asks for its waiting threads (`profiler_core`'s `own_waits`); the
-//! reader of observed programs asks in each of its looks. Both use the same names, so each object
-//! is looked up once.
+//! reader of observed programs asks in each of its looks. Both use one [`WaitNames`], so its caches
+//! and its limit of look-ups hold for all processes.
 //!
 //! ```text
 //! child ──AskedWaits──▶ supervisor ──WaitQuestion──▶ service's thread ──▶ WaitNames

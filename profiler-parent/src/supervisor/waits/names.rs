@@ -166,8 +166,8 @@ fn clipped(mut name: String) -> String {
     name
 }
 
-/// Notes a deadlock in the process table that has become certain, if there is one. The threads are
-/// looked up anew without the lock, because this takes long.
+/// Checks for a deadlock, and adds it to the process table if all its threads are still stuck. This
+/// last check takes long, so it runs without the lock.
 pub(in crate::supervisor) fn check_deadlocks(names: &SharedWaitNames) {
     let possible = super::lock(names).possible_deadlock();
     if let Some(possible) = possible {

@@ -109,7 +109,7 @@ impl OutsideProcess {
             Ok(events) => match events.refused_threads() {
                 0 => None,
                 refused => Some(format!(
-                    "threads without stacks while they run: {refused}: {}",
+                    "threads without stacks while they run: {refused} ({})",
                     EventError::Exhausted
                 )),
             },
