@@ -94,7 +94,8 @@ pub use shutdown::leave;
 pub use shutdown::shutdown;
 
 pub mod label {
-    //! Labels: see [`profiler_core::label`]. The attribute is for crates that depend on this one.
+    //! Labels: see [`profiler_core::label`](mod@profiler_core::label). The attribute is for
+    //! crates that depend on this one.
 
     #[doc(inline)]
     pub use profiler_core::label::function_of_child as function;
@@ -103,7 +104,8 @@ pub mod label {
 }
 
 pub mod marker {
-    //! Markers: see [`profiler_core::marker`]. The derive macro is for crates that depend on this one.
+    //! Markers: see [`profiler_core::marker`](mod@profiler_core::marker). The derive macro is
+    //! for crates that depend on this one.
 
     #[doc(inline)]
     pub use profiler_core::marker::ProfilerMarkerOfChild as ProfilerMarker;

@@ -68,7 +68,8 @@ pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
 
 pub mod label {
-    //! Labels: see [`profiler_core::label`]. The attribute is for crates that depend on this one.
+    //! Labels: see [`profiler_core::label`](mod@profiler_core::label). The attribute is for
+    //! crates that depend on this one.
 
     #[doc(inline)]
     pub use profiler_core::label::function_of_parent as function;
@@ -77,7 +78,8 @@ pub mod label {
 }
 
 pub mod marker {
-    //! Markers: see [`profiler_core::marker`]. The derive macro is for crates that depend on this one.
+    //! Markers: see [`profiler_core::marker`](mod@profiler_core::marker). The derive macro is
+    //! for crates that depend on this one.
 
     #[doc(inline)]
     pub use profiler_core::marker::ProfilerMarkerOfParent as ProfilerMarker;
