@@ -98,8 +98,8 @@ impl ByteLimit {
     }
 }
 
-/// Converts a number of bytes. There is no conversion from `i32`, the type of a literal without a suffix:
-/// `4 << 30` would be 0.
+/// Converts a number of bytes. There is no conversion from `i32`, the type of a literal without a
+/// suffix: `4 << 30` would be 0.
 impl From<u64> for ByteLimit {
     fn from(bytes: u64) -> Self {
         Self(bytes)

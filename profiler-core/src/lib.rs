@@ -138,8 +138,8 @@ pub use inert::internal;
 #[cfg(not(all(feature = "engine", unix)))]
 pub use inert::{alloc, counter, groups, label, marker, safepoint, sampler, session, thread, time};
 
-/// `label` and `marker`, each a module and a macro. `profiler-child` and `profiler-parent` re-export the
-/// macros from here, and define modules of the same names.
+/// `label` and `marker`, each a module and a macro. `profiler-child` and `profiler-parent`
+/// re-export the macros from here, and define modules of the same names.
 #[doc(hidden)]
 pub mod recording_names {
     pub use crate::{label, marker};

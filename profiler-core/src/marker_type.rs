@@ -15,9 +15,9 @@ use crate::schema::{Format, Location, MarkerSchema};
 /// (maps, nested structs, bytes, 128-bit integers) are dropped and counted. The type is registered
 /// in the pool when it is first recorded.
 ///
-/// With the feature `derive`, which `profiler-child` and `profiler-parent` have, the schema is given at
-/// the fields. Their names, their formats and the fields in labels are checked when the program is
-/// compiled. Without `format`, the type of the field decides: see
+/// With the feature `derive`, which `profiler-child` and `profiler-parent` have, the schema is
+/// given at the fields. Their names, their formats and the fields in labels are checked when the
+/// program is compiled. Without `format`, the type of the field decides: see
 /// [`MarkerValue`](crate::marker::MarkerValue).
 ///
 /// ```
@@ -61,8 +61,8 @@ pub trait ProfilerMarker: Serialize {
     /// The name of the type, unique in the application; types of all processes are merged by name.
     const TYPE_NAME: &'static str;
 
-    /// Whether the profiler or one of its integrations defines the type, so that its name may be one
-    /// that [`MarkerSchema::check`] refuses. Not for applications.
+    /// Whether the profiler or one of its integrations defines the type, so that its name may be
+    /// one that [`MarkerSchema::check`] refuses. Not for applications.
     #[doc(hidden)]
     const IS_OF_PROFILER: bool = false;
 

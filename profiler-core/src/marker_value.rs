@@ -2,8 +2,8 @@
 //!
 //! Compiled with and without the feature `engine`. Applications use this module as
 //! [`crate::marker`]. The macros pass all fields of a marker as one tuple, which implements
-//! [`MarkerFields`]. Invariant: each field writes exactly one value, so the values match the keys in
-//! order.
+//! [`MarkerFields`]. Invariant: each field writes exactly one value, so the values match the keys
+//! in order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -62,8 +62,8 @@ pub trait FieldSink {
     fn put_display(&mut self, value: fmt::Arguments<'_>) -> Result<(), Self::Error>;
 }
 
-/// A value that a recording macro takes as a field: a number, a boolean, a text, a path, a duration,
-/// or an option of these.
+/// A value that a recording macro takes as a field: a number, a boolean, a text, a path, a
+/// duration, or an option of these.
 ///
 /// The type decides how viewers show the value. For other formats, such as bytes or a URL, use a
 /// type of your own: see [`ProfilerMarker`](crate::marker::ProfilerMarker).

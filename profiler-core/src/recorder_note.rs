@@ -41,8 +41,9 @@ mod imp {
 
     use super::{OBSERVER, RECORDER};
 
-    // The recorder note. Its description is one word: the version of the format. It is not a static,
-    // because AddressSanitizer adds redzones after statics, and the reader below would read them.
+    // The recorder note. Its description is one word: the version of the format. It is not a
+    // static, because AddressSanitizer adds redzones after statics, and the reader below would read
+    // them.
     global_asm!(
         ".pushsection .note.mp-profiler, \"aR\", %note",
         ".balign 4",

@@ -1,8 +1,8 @@
 //! A program that measures how long each of its threads waits in each function, and the same times
 //! from its profile.
 //!
-//! Used by the tests `waiting_time` and by the figures `known_waits`. The program is `program.c`. It
-//! prints its measurements. In the profile, the times are the sums of the weights of samples.
+//! Used by the tests `waiting_time` and by the figures `known_waits`. The program is `program.c`.
+//! It prints its measurements. In the profile, the times are the sums of the weights of samples.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -354,8 +354,8 @@ impl ObservedFile {
         Ok(Some(head))
     }
 
-    /// Whether the further pages of a sample are claimed for it. A page that is freed with the wrong
-    /// claim looks published again.
+    /// Whether the further pages of a sample are claimed for it. A page that is freed with the
+    /// wrong claim looks published again.
     fn has_claimed(&mut self, head: &SampleHead) -> io::Result<bool> {
         let is_claimed = |control: &[u8], (page, claim): (usize, u8)| {
             control.get(offset_of!(Control, claimed) + page) == Some(&claim)

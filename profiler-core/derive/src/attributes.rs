@@ -1,8 +1,8 @@
 //! The attributes of a type and of its fields.
 //!
 //! Used by `expand`. Also reads what serde's attributes say about the name of a field, because the
-//! keys of a schema are the names that serde writes. Invariant: an unknown word in `marker_type` or `field` is
-//! an error.
+//! keys of a schema are the names that serde writes. Invariant: an unknown word in `marker_type` or
+//! `field` is an error.
 
 use proc_macro2::Span;
 use syn::meta::ParseNestedMeta;
@@ -134,8 +134,8 @@ impl MarkerField {
         }
     }
 
-    /// Reads an attribute of serde: `rename`, `skip` and `skip_serializing`. Rejects `flatten` and other
-    /// forms of `rename`, and ignores all others.
+    /// Reads an attribute of serde: `rename`, `skip` and `skip_serializing`. Rejects `flatten` and
+    /// other forms of `rename`, and ignores all others.
     fn read_serde(&mut self, meta: &ParseNestedMeta<'_>, is_written: &mut bool) -> Result<()> {
         if meta.path.is_ident("rename") && meta.input.peek(syn::Token![=]) {
             self.key = meta.value()?.parse()?;

@@ -1,5 +1,5 @@
-//! `#[derive(ProfilerMarker)]`: a type of markers whose schema is given at its fields. Use it through
-//! `profiler-core`, `profiler-child` or `profiler-parent`.
+//! `#[derive(ProfilerMarker)]`: a type of markers whose schema is given at its fields. Use it
+//! through `profiler-core`, `profiler-child` or `profiler-parent`.
 //!
 //! It is a separate crate because it needs a parser of Rust, which a library that only records does
 //! not build. Invariant: what the derived schema says about a field is checked when the program is

@@ -1,5 +1,5 @@
-//! Tests of the compiler errors for wrong uses of `#[derive(ProfilerMarker)]`: one plain error at the
-//! place of the mistake.
+//! Tests of the compiler errors for wrong uses of `#[derive(ProfilerMarker)]`: one plain error at
+//! the place of the mistake.
 //!
 //! `TRYBUILD=overwrite cargo test -p profiler-core-derive` writes the expected errors.
 

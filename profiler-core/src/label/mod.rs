@@ -38,9 +38,9 @@ mod stack;
 
 /// Opens a label for the whole of a function: its module's path and its name.
 ///
-/// `#[label::function]`, or `#[label::function(category)]`, as in [`crate::label!`]. `profiler_child`
-/// and `profiler_parent` have the same attribute in their module `label`. For a crate that has the
-/// profiler under another name, that name comes first:
+/// `#[label::function]`, or `#[label::function(category)]`, as in [`crate::label!`].
+/// `profiler_child` and `profiler_parent` have the same attribute in their module `label`. For a
+/// crate that has the profiler under another name, that name comes first:
 /// `#[label::function(crate = our_profiler::core, &category::IO)]`.
 ///
 /// Not for an `async fn`, which may continue on another thread, nor for a `const fn`:

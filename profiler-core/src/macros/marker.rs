@@ -5,14 +5,14 @@
 /// Records a marker.
 ///
 /// `marker!(name)`, `marker!(name, field = value, …)`, or with `category = …` and `options = …`
-/// before the fields. The name is a literal or constant. The fields are numbers, booleans, texts and
-/// other [values](crate::marker::MarkerValue); viewers show them under their names. Without a session
-/// nothing is evaluated.
+/// before the fields. The name is a literal or constant. The fields are numbers, booleans, texts
+/// and other [values](crate::marker::MarkerValue); viewers show them under their names. Without a
+/// session nothing is evaluated.
 ///
 /// Category, options and a payload may also be given by their places: `marker!(name, category)`,
-/// `marker!(name, category, options)`, `marker!(name, category, options, payload)`. The payload is a
-/// reference to a [`crate::marker::ProfilerMarker`], a type of your own, for which you say how its
-/// fields are shown.
+/// `marker!(name, category, options)`, `marker!(name, category, options, payload)`. The payload is
+/// a reference to a [`crate::marker::ProfilerMarker`], a type of your own, for which you say how
+/// its fields are shown.
 ///
 /// A call site keeps the category of its first marker; where it varies, use
 /// [`crate::marker::add_marker`] and the similar functions.
@@ -161,9 +161,10 @@ macro_rules! text_marker {
 
 /// Opens a scope: an interval marker from here to the end of the guard's life.
 ///
-/// `scope!(name)`, `scope!(name, field = value, …)`, `scope!(name, category = …, field = value, …)`,
-/// `scope!(name, category)`, `scope!(name, category, text)`. The scope keeps the values of the fields
-/// until it ends: pass a reference to a text that is needed afterwards.
+/// `scope!(name)`, `scope!(name, field = value, …)`,
+/// `scope!(name, category = …, field = value, …)`, `scope!(name, category)`,
+/// `scope!(name, category, text)`. The scope keeps the values of the fields until it ends: pass a
+/// reference to a text that is needed afterwards.
 ///
 /// ```
 /// use profiler_core::scope;
@@ -234,8 +235,8 @@ macro_rules! scope {
 ///
 /// `span!(name)`, `span!(name, field = value, …)`, `span!(name, category = …, field = value, …)`,
 /// `span!(name, category)`, `span!(name, category, options)`; the options are a text or
-/// [`SpanOptions`](crate::marker::SpanOptions). A scope costs half as much; a span is visible while it
-/// is open.
+/// [`SpanOptions`](crate::marker::SpanOptions). A scope costs half as much; a span is visible while
+/// it is open.
 ///
 /// ```
 /// use profiler_core::span;

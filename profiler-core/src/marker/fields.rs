@@ -1,9 +1,9 @@
 //! Markers whose fields are given in the macro.
 //!
-//! Called by the macros. Each call site defines a marker type when it first records. The type has one
-//! field for each key; the type of the value decides its format. Sites with the same name, keys and
-//! formats have the same type. Costs as much as a marker with a typed payload. Invariant: the keys
-//! and the types of a site never change.
+//! Called by the macros. Each call site defines a marker type when it first records. The type has
+//! one field for each key; the type of the value decides its format. Sites with the same name, keys
+//! and formats have the same type. Invariant: the keys and the types of a
+//! site never change.
 
 use super::payload::{FieldWriter, PayloadError};
 use super::record::{Site, front, with_site};
@@ -110,8 +110,8 @@ impl MarkerSite {
         });
     }
 
-    /// Records the end of a span of this site, whose start has fields. Has no effect if the start is
-    /// in the pool of another session.
+    /// Records the end of a span of this site, whose start has fields. Has no effect if the start
+    /// is in the pool of another session.
     #[inline]
     pub(super) fn add_end(&'static self, options: MarkerOptions, number: u64) {
         let tag = pool_tag();

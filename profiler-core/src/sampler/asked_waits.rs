@@ -10,8 +10,8 @@
 //!     └──take_answers── answers ◀──name_waits
 //! ```
 //!
-//! Invariants: the sampler's thread never waits for an answer. It asks nothing without a listener, or
-//! while a question is not answered.
+//! Invariants: the sampler's thread never waits for an answer. It asks nothing without a listener,
+//! or while a question is not answered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

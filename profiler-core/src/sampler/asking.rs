@@ -45,8 +45,8 @@ impl Habit {
         }
     }
 
-    /// Notes a wait in which the thread was seen; `None` if the system does not say which. `is_new` is
-    /// false if an earlier look noted the same wait; the number of waits then stays the same.
+    /// Notes a wait in which the thread was seen; `None` if the system does not say which. `is_new`
+    /// is false if an earlier look noted the same wait; the number of waits then stays the same.
     pub(super) fn note(&mut self, wait: Option<Wait>, is_new: bool) {
         let calm = self.calm;
         match wait {

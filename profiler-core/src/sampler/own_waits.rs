@@ -31,8 +31,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The maximum number of objects that are known.
 const MAX_KNOWN: usize = 1024;
 
-/// The number of the next asked wait. The numbers continue in the next session, so an answer from an
-/// earlier session matches no wait.
+/// The number of the next asked wait. The numbers continue in the next session, so an answer from
+/// an earlier session matches no wait.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A wait for which the session was asked.

@@ -263,8 +263,8 @@ impl SampleRecorder {
         }
     }
 
-    /// Asks the session again about the wait of a thread at this place. False if this is not possible
-    /// at present.
+    /// Asks the session again about the wait of a thread at this place. False if this is not
+    /// possible at present.
     pub(super) fn ask_anew(&mut self, thread: ThreadId, place: WaitPlace) -> bool {
         match place {
             WaitPlace::Known(wait) => self.waits.ask_anew(thread, wait, &self.memory),
@@ -277,9 +277,9 @@ impl SampleRecorder {
         self.waits.exchange();
     }
 
-    /// Records where a thread waits at the time `at`, in a sample of `ticks` ticks, without disturbing
-    /// it; false if it no longer waits there. `label`, which shows for whom it waits, becomes the
-    /// innermost frame.
+    /// Records where a thread waits at the time `at`, in a sample of `ticks` ticks, without
+    /// disturbing it; false if it no longer waits there. `label`, which shows for whom it waits,
+    /// becomes the innermost frame.
     ///
     /// The system reports only two registers. If a function needs its frame pointer, the module
     /// `frame_pointer` finds it.
@@ -339,8 +339,8 @@ impl SampleRecorder {
         self.write_bare(target, (at, cpu_ns, SampleSpan::run(ticks)));
     }
 
-    /// Records, in a sample of `ticks` ticks, that a thread waits at the time `at` and that the system
-    /// does not report where.
+    /// Records, in a sample of `ticks` ticks, that a thread waits at the time `at` and that the
+    /// system does not report where.
     pub(super) fn record_hidden(&mut self, target: &mut Target, (at, ticks): (Timestamp, u64)) {
         count(&self.shared.counts.hidden, 1);
         self.record_why_hidden();

@@ -1,8 +1,8 @@
 //! What tells waits of this process apart, as far as that is known without looking at other
 //! processes.
 //!
-//! Used by `own_waits`. The sampler assumes that two waits with the same key have the same holder for
-//! the time that [`name_lasts`] returns. Opens no descriptor and waits for no file system.
+//! Used by `own_waits`. The sampler assumes that two waits with the same key have the same holder
+//! for the time that [`name_lasts`] returns. Opens no descriptor and waits for no file system.
 
 use std::time::Duration;
 
@@ -75,8 +75,8 @@ pub(super) fn may_have_holder(wait: Wait) -> bool {
         && (wait.call != libc::SYS_futex || is_mutex(wait))
 }
 
-/// Whether a wait may be for a mutex of the C library, which contains its owner's number. Other words
-/// contain no owner.
+/// Whether a wait may be for a mutex of the C library, which contains its owner's number. Other
+/// words contain no owner.
 fn is_mutex(wait: Wait) -> bool {
     let [_, operation, value] = wait.arguments;
     operation & FUTEX_OPERATION == 0 && value == TAKEN_WITH_WAITERS
@@ -144,7 +144,7 @@ pub(super) fn name_lasts(key: &WaitKey) -> Duration {
     }
 }
 
-/// Whether a call is one of those that wait for a lock on a file.
+/// Whether a call may wait for a lock on a file.
 pub(super) fn is_file_lock(call: i64) -> bool {
     [libc::SYS_flock, libc::SYS_fcntl].contains(&call)
 }

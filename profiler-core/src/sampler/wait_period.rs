@@ -1,8 +1,8 @@
 //! What is known of a thread's wait.
 //!
 //! A thread that waits takes no samples. The sampler looks at the thread from time to time. A look
-//! reads the thread's state if the thread has used processor time since the last look, or if its wait
-//! is not named yet or is asked for again. When
+//! reads the thread's state if the thread has used processor time since the last look, or if its
+//! wait is not named yet or is asked for again. When
 //! the thread begins to wait, an entry records where it waits. When it runs again, another entry
 //! records how long it waited. In between there is one entry every [`LONGEST_UNRECORDED`], so that
 //! a profile of a process that was killed contains the thread.
@@ -184,8 +184,8 @@ impl WaitPeriod {
         self.now.map(|now| now.begun)
     }
 
-    /// The place of the present wait, if its entry is at least this old and the session was not asked
-    /// again since that entry.
+    /// The place of the present wait, if its entry is at least this old and the session was not
+    /// asked again since that entry.
     pub(super) fn long_place(&self, least: Duration, moment: Instant) -> Option<WaitPlace> {
         let now = self.now.filter(|now| !now.is_asked_anew)?;
         (moment.saturating_duration_since(now.begun) >= least).then_some(now.place)

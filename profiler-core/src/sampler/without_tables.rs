@@ -115,8 +115,8 @@ impl Uncovered<'_> {
             };
         }
         let record = self.record(regs)?;
-        // In generated code, a return address of zero ends the stack. In a file, assembly uses the frame
-        // pointer for another purpose, and it points to zeros.
+        // In generated code, a return address of zero ends the stack. In a file, assembly uses the
+        // frame pointer for another purpose, and it points to zeros.
         if record.return_address == 0 && is_caller && !self.is_in_module {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! The listener for deadlocks.
 //!
-//! The poller reads new deadlocks; the dispatcher calls the listener. Invariants: a deadlock is passed
-//! to the listener at most once, even if it was found before the listener was set; a
+//! The poller reads new deadlocks; the dispatcher calls the listener. Invariants: a deadlock is
+//! passed to the listener at most once, even if it was found before the listener was set; a
 //! listener that panics, when it is called or when it is dropped, is removed and affects nothing
 //! else; no lock is held while it is called, so it may replace itself.
 

@@ -231,8 +231,8 @@ impl Alerts {
         self.listeners.add(target, name, Box::new(callback))
     }
 
-    /// Sets the callback for deadlocks, and replaces the previous one. A thread of the alerts calls it
-    /// once for each deadlock: first for those that
+    /// Sets the callback for deadlocks, and replaces the previous one. A thread of the alerts calls
+    /// it once for each deadlock: first for those that
     /// [`Session::deadlocks`](crate::Session::deadlocks) already returns, then for new ones. A new
     /// deadlock is passed on after 0.2 to 3 seconds, or later while evidence is written. A deadlock
     /// that was passed to one callback is not passed to the next one. A callback that panics is

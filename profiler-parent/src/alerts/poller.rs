@@ -138,8 +138,8 @@ impl Poller {
         }
     }
 
-    /// Sends the deadlocks from index `told` on to the dispatcher. If its queue is full, the next poll
-    /// sends them.
+    /// Sends the deadlocks from index `told` on to the dispatcher. If its queue is full, the next
+    /// poll sends them.
     fn pass_on_deadlocks(&self, told: &mut usize) {
         let before = *told;
         let deadlocks = self.deadlocks.untold(&self.processes, told);

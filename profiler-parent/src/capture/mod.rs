@@ -70,9 +70,9 @@ const EVENTS: usize = 1024;
 pub enum CaptureEvent {
     /// The number of children that were asked for their parts. Only in the Gecko format.
     Asked(usize),
-    /// Progress with the data of a process. In the Gecko format, a child reports it when it is asked,
-    /// usually several times. In the processed format and in a recovery, this process begins to
-    /// read the memory of the process: one event for each process, this one included.
+    /// Progress with the data of a process. In the Gecko format, a child reports it when it is
+    /// asked, usually several times. In the processed format and in a recovery, this process begins
+    /// to read the memory of the process: one event for each process, this one included.
     Progress {
         /// The process.
         pid: ProcessId,

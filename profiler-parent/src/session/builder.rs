@@ -172,8 +172,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Uses this clock in all processes, instead of the best one that is safe on this machine. Has no
-    /// effect in a process that records for another session: then that session's clock is used.
+    /// Uses this clock in all processes, instead of the best one that is safe on this machine. Has
+    /// no effect in a process that records for another session: then that session's clock is used.
     pub fn clock(mut self, clock: ClockKind) -> Self {
         self.clock = Some(clock);
         self

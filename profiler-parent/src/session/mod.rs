@@ -215,9 +215,9 @@ impl Session {
         self.processes.reports()
     }
 
-    /// The deadlocks among the session's processes that were found so far, the first ones first. The
-    /// threads of a deadlock have waited for each other for at least two seconds, and none of them
-    /// can go on. A deadlock is reported within about four seconds.
+    /// The deadlocks among the session's processes that were found so far, the first ones first.
+    /// The threads of a deadlock have waited for each other for at least two seconds, and none of
+    /// them can go on. A deadlock is reported some seconds after it began.
     pub fn deadlocks(&self) -> Vec<Deadlock> {
         self.processes.deadlocks()
     }

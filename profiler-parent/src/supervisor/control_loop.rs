@@ -285,7 +285,8 @@ impl ControlLoop {
     }
 
     /// Passes a question about waits to the service. A child of `Session::spawn_untrusted` gets an
-    /// answer without names. So does every child on a system where the session cannot look up waits.
+    /// answer without names. So does every child on a system where the session cannot look up
+    /// waits.
     fn look_up(&mut self, key: PoolId, waits: Vec<AskedWait>) {
         match self.context.processes.pid_of_unconfined(key) {
             #[cfg(naming_waits)]

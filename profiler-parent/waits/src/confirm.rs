@@ -1,8 +1,8 @@
 //! Checks a deadlock once more, before it is reported, with everything read anew.
 //!
-//! Called by the threads of the session that look up waits, very seldom. What was noted earlier may be
-//! old, and of the recorded processes only. Here, the holders are searched among all processes of
-//! the system. Invariant: a wait that cannot be read is not stuck.
+//! Called by the threads of the session that look up waits, very seldom. What was noted earlier may
+//! be old, and of the recorded processes only. Here, the holders are searched among all processes
+//! of the system. Invariant: a wait that cannot be read is not stuck.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

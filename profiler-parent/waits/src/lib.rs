@@ -10,8 +10,8 @@
 //!   call            call.rs         object.rs      ends.rs, unix_sockets.rs, tcp.rs, file_locks.rs
 //! ```
 //!
-//! Used by the session: by its reader of observed programs, which looks at waiting threads, and for the
-//! questions of processes that record themselves. The README lists the modules.
+//! Used by the session: by its reader of observed programs, which looks at waiting threads, and for
+//! the questions of processes that record themselves. The README lists the modules.
 //!
 //! Invariants: no process is changed; any bytes of the system's files are accepted; the number of
 //! descriptors that are looked at is limited.

@@ -1,7 +1,7 @@
 //! Finds the processes or the thread that can end a wait.
 //!
-//! Called by the reader of observed programs and by the thread that answers questions, one at a time.
-//! Invariants: at most [`MAX_LOOK_UPS`]
+//! Called by the reader of observed programs and by the thread that answers questions, one at a
+//! time. Invariants: at most [`MAX_LOOK_UPS`]
 //! look-ups a second are made. The descriptors of all processes and the connections of TCP are read
 //! only for an unknown object or if they are old, with pauses (`read_pause`).
 

@@ -120,7 +120,8 @@ fn a_file_that_is_not_finished_or_not_ours_is_told_apart() {
     );
 }
 
-/// A file with two samples: one in page 0, and one in the pages 1 and 2. Page 2 does not look claimed.
+/// A file with two samples: one in page 0, and one in the pages 1 and 2. Page 2 does not look
+/// claimed.
 struct TwoSamples {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -165,8 +166,8 @@ impl TwoSamples {
         std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, at as u64).unwrap();
     }
 
-    /// Reads the samples; calls `on_sample` with each. Returns their number, and up to which state the
-    /// three pages are freed.
+    /// Reads the samples; calls `on_sample` with each. Returns their number, and up to which state
+    /// the three pages are freed.
     fn drain(&self, observed: &mut ObservedFile, mut on_sample: impl FnMut()) -> (usize, [u8; 3]) {
         let count = observed.drain(|_, _| on_sample()).unwrap();
         let mut freed = [0; 3];

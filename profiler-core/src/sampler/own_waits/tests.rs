@@ -1,3 +1,5 @@
+//! Tests of keys, questions and answers about the waits of this process.
+
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::channel;
 

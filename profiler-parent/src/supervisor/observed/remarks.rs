@@ -38,8 +38,8 @@ const SHORT_NS: u64 = 20_000_000;
 /// From this share on, in percent, there is no statement either.
 const GOOD_PERCENT: u64 = 97;
 
-/// The remarks on a program at its end. `sampled_ns` of the `used_ns` that it has used is in samples
-/// with stacks; `used_ns` is `None` if it is not known.
+/// The remarks on a program at its end. `sampled_ns` of the `used_ns` that it has used is in
+/// samples with stacks; `used_ns` is `None` if it is not known.
 pub(super) fn remarks(
     header: &ObservedHeader,
     sampled_ns: u64,

@@ -10,8 +10,8 @@
 //!                                            reader of observed programs ────┘
 //! ```
 //!
-//! Invariants: the supervisor never waits for a look-up. Every question is answered. The thread exists from the first question
-//! on. A child that was spawned as an untrusted one learns no names.
+//! Invariants: the supervisor never waits for a look-up. Every question is answered. The thread
+//! exists from the first question on. A child that was spawned as an untrusted one learns no names.
 
 mod deadlocks;
 mod names;
@@ -134,8 +134,8 @@ impl WaitService {
 }
 
 impl Drop for WaitService {
-    /// Ends the thread. A thread that does not end soon, because the system does not answer, is left
-    /// alone: it ends after its look-up.
+    /// Ends the thread. A thread that does not end soon, because the system does not answer, is
+    /// left alone: it ends after its look-up.
     fn drop(&mut self) {
         let Some(AnsweringThread {
             questions,
@@ -205,8 +205,8 @@ impl Answering {
         }
     }
 
-    /// Whether a process has look-ups left in this second, so that one process does not use up those
-    /// of all others.
+    /// Whether a process has look-ups left in this second, so that one process does not use up
+    /// those of all others.
     fn may_look_up(&mut self, pid: ProcessId) -> bool {
         if self.second.elapsed() >= Duration::from_secs(1) {
             self.second = now();

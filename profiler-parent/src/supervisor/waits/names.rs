@@ -1,8 +1,8 @@
 //! The names of the labels that show for whom threads wait.
 //!
 //! Used by the reader of observed programs in each look, and by the service for the questions of
-//! other processes. `profiler-waits` finds the processes; this module gives them the names that they
-//! have in the session. Invariant: a wait that no other process or
+//! other processes. `profiler-waits` finds the processes; this module gives them the names that
+//! they have in the session. Invariant: a wait that no other process or
 //! thread can end has no label, because the function in which the thread waits describes it.
 
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl WaitNames {
         }
     }
 
-    /// Answers a process that asks for a wait of one of its threads. `None` if this cannot be looked
-    /// up now.
+    /// Answers a process that asks for a wait of one of its threads. `None` if this cannot be
+    /// looked up now.
     pub(super) fn answer(&mut self, pid: ProcessId, wait: &AskedWait) -> Option<NamedWait> {
         let call = WaitingCall {
             number: wait.call,

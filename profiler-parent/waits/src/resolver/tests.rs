@@ -26,8 +26,8 @@ fn told(target: WaitTarget) -> (WaitKind, Holders) {
     (target.kind, target.holders)
 }
 
-/// Whether a check holds in one of many tries: a process that another test forks has all descriptors
-/// until it executes a program.
+/// Whether a check holds in one of many tries: a process that another test forks has all
+/// descriptors until it executes a program.
 fn holds_once(mut check: impl FnMut() -> bool) -> bool {
     (0..100).any(|_| check())
 }
