@@ -83,6 +83,7 @@ native! {
     mod own_waits;
     mod native_registers;
     mod process_code;
+    mod program_start;
     mod prologue;
     mod quiet_period;
     mod return_address;

@@ -277,12 +277,14 @@ fn walk_unguarded<S: StackWords>(
 ) {
     let mut regs = native(stack.registers);
     let mut at = FrameAddress::from_instruction_pointer(stack.registers.pc);
+    let has_link = Cell::new(stack.registers.fp != 0);
     let mut walk = Walk {
         snapshot,
         cache,
         stack,
         beyond: Cell::new(false),
         module: snapshot.module(at.address()),
+        has_link,
     };
     let mut facts = Facts {
         standing: Standing::Unknown,
@@ -338,6 +340,8 @@ struct Walk<'a, S> {
     beyond: Cell<bool>,
     /// The module of the present frame.
     module: Option<&'a Placed>,
+    /// Whether the innermost function had a frame pointer that was not null.
+    has_link: Cell<bool>,
 }
 
 impl<'a, S: StackWords> Walk<'a, S> {
@@ -375,7 +379,7 @@ impl<'a, S: StackWords> Walk<'a, S> {
         let uncovered = Uncovered {
             at,
             is_in_module,
-            has_link: self.stack.registers.fp != 0,
+            has_link: &self.has_link,
             read: &|address| self.read(address),
             code,
             standing: &|address| self.find_standing(self.snapshot.module(address), address),

@@ -15,12 +15,14 @@
 //! right: it calls a function near the innermost instruction ([`Fit`]).
 //!
 //! A null frame pointer ends the chain of frame records. If the register was null when the thread
-//! was interrupted, it may also be a value of assembly that uses the register for another purpose.
-//! The stack is whole then only if it ends where a program starts
-//! ([`Uncovered::is_program_start`]).
+//! was interrupted, or the innermost function has just pushed it, it may also be a value of assembly
+//! that uses the register for another purpose. The stack is whole then only if it ends where a
+//! program starts ([`is_program_start`]).
 //!
 //! Invariants: any registers, words and code are accepted. If nothing fits, unwinding fails, and
 //! the stack is marked as cut; no frame is made up.
+
+use std::cell::Cell;
 
 use framehop::{Error, FrameAddress, UnwindRegsNative};
 
@@ -29,13 +31,11 @@ use super::native_registers::{
     frame_pointer, link_register, set_frame_pointer, set_return_address, set_stack_pointer,
     stack_pointer,
 };
+use super::program_start::is_program_start;
 use super::return_address::{Call, Standing};
 
 /// The maximum distance of an instruction from the start of its function.
 const MAX_FUNCTION: u64 = 1 << 16;
-/// The number of words between the stack pointer of the first function and the program's arguments:
-/// it aligns the stack pointer, and pushes arguments of the C library's function.
-const WORDS_OF_START: u64 = 8;
 /// Below, no program has code.
 const LOWEST_CODE: u64 = 0x1_0000;
 
@@ -44,8 +44,8 @@ pub(super) struct Uncovered<'a> {
     pub(super) at: FrameAddress,
     /// Whether the function is in a file.
     pub(super) is_in_module: bool,
-    /// Whether the frame pointer was not null when the thread was interrupted.
-    pub(super) has_link: bool,
+    /// Whether the innermost function had a frame pointer that was not null.
+    pub(super) has_link: &'a Cell<bool>,
     /// Reads a word of the stack.
     pub(super) read: &'a dyn Fn(u64) -> Result<u64, ()>,
     /// The code of the process, if it may be read.
@@ -107,7 +107,8 @@ impl Uncovered<'_> {
         let is_caller = self.at.is_return_address();
         if frame_pointer(regs) == 0 && is_caller {
             // The outermost function begins with this value.
-            let is_outermost = self.has_link || self.is_program_start(stack_pointer(regs));
+            let sp = stack_pointer(regs);
+            let is_outermost = self.has_link.get() || is_program_start(sp, self.read);
             return if is_outermost {
                 Ok(None)
             } else {
@@ -132,22 +133,6 @@ impl Uncovered<'_> {
         } else {
             Err(Error::DidNotAdvance)
         }
-    }
-
-    /// Whether a stack pointer is that of a program's first function. Near it are the number of the
-    /// arguments, their addresses, which are higher, and a null.
-    fn is_program_start(&self, sp: u64) -> bool {
-        let first = sp & !7;
-        let mut places = (0..=WORDS_OF_START).filter_map(|word| first.checked_add(word * 8));
-        let is_at = |place: u64| {
-            let count = self.word(place).ok().filter(|count| *count != 0)?;
-            let arguments = place.checked_add(8)?;
-            let end = count
-                .checked_mul(8)
-                .and_then(|bytes| arguments.checked_add(bytes))?;
-            Some(self.word(arguments).ok()? > end && self.word(end).ok()? == 0)
-        };
-        places.any(|place| is_at(place) == Some(true))
     }
 
     /// The record to which the frame pointer points.
@@ -238,6 +223,7 @@ impl Uncovered<'_> {
             _ => next.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55]), // endbr64; push rbp
         };
         let record = if has_pushed {
+            self.has_link.set(leaf.return_address != 0);
             Record {
                 frame_pointer: leaf.return_address,
                 return_address: (self.read)(leaf.sp).ok()?,

@@ -129,13 +129,50 @@ fn a_register_that_assembly_uses_for_the_address_of_zeros_does_not_end_the_stack
 }
 
 #[test]
+fn a_null_that_the_innermost_function_has_pushed_does_not_end_the_stack() {
+    let mut code = FakeCode::new();
+    code.put(LEAF, &[0x55, 0x48, 0x89, 0xe5]);
+    let (found, is_cut) = frames(&code, (LEAF + 1, STACK, 0x1234), &[0, CALLER + 5, 7, 7]);
+    assert_eq!(found, [LEAF + 1, CALLER + 5]);
+    assert!(is_cut, "the caller of the caller is not known");
+}
+
+/// The stack of a new program with two arguments and two variables of its environment.
+fn initial_stack() -> Vec<u64> {
+    let texts = [
+        2,
+        STACK + 0x100,
+        STACK + 0x108,
+        0,
+        STACK + 0x110,
+        STACK + 0x118,
+        0,
+    ];
+    let pairs = [33, STACK + 0x1000, 6, crate::sys::page_size(), 0, 0];
+    [&texts[..], &pairs].concat()
+}
+
+#[test]
 fn the_first_function_of_a_program_ends_the_stack() {
-    let arguments = [2, STACK + 0x100, STACK + 0x108, 0, STACK + 0x110, 0];
     for pushed in [0, 1, 3] {
-        let words = [&[CALLER + 5][..], &vec![7; pushed], &arguments].concat();
+        let words = [&[CALLER + 5][..], &vec![7; pushed], &initial_stack()].concat();
         let (found, is_cut) = frames(&FakeCode::new(), (LEAF + 9, STACK, 0), &words);
         assert_eq!(found, [LEAF + 9, CALLER + 5]);
         assert!(!is_cut, "{pushed}");
+    }
+}
+
+#[test]
+fn words_that_only_resemble_the_arguments_of_a_program_do_not_end_the_stack() {
+    // A number, an address of the stack, and nulls: every large frame has such words.
+    let without_vector = [1, STACK + 0x100, 0, 0, 7, 0, 0];
+    let mut other_pages = initial_stack();
+    other_pages[10] += 1;
+    for words in [&without_vector[..], &other_pages] {
+        let words = [&[CALLER + 5][..], words].concat();
+        let (found, is_cut) = frames(&FakeCode::new(), (LEAF + 9, STACK, 0), &words);
+        assert_eq!(found, [LEAF + 9, CALLER + 5]);
+        assert!(is_cut, "{words:x?}");
     }
 }
 
