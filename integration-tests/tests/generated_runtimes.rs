@@ -228,7 +228,7 @@ fn functions_of_python_have_names_in_the_order_of_their_calls() -> anyhow::Resul
         return Ok(());
     };
     // Where Python is built without frame pointers, this order shows that the trampolines, which
-    // keep none, are unwound. The unit tests of the sampler's `unwind` also show the stack that
+    // keep none, are unwound. The unit tests of `walk` in `profiler-unwind` also show the stack that
     // results without the rule.
     let stacks = runtime.until_named(&["<module>", "outer", "hot"])?;
     let hot = stacks.function("hot").context("no function")?;

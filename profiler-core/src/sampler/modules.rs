@@ -1,7 +1,7 @@
 //! Finds the files whose code is loaded, their addresses and their unwinding data.
 //!
 //! Owned by the sampler's thread. A refresh reads the list of mappings, reads new modules from
-//! memory, defines them in the pool, and makes a new [`Snapshot`] if anything changed. It makes no
+//! memory, defines them in the pool, and makes a new [`ModuleSnapshot`] if anything changed. It makes no
 //! call to the loader, because the program may hold the loader's lock for any length of time.
 //!
 //! A frame's address is relative to the module's bias, so it is the address that the file itself
@@ -12,16 +12,17 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use super::elf::Image;
-use super::function_starts::FunctionStarts;
-use super::generated_code::GeneratedRanges;
-use super::maps::{Mapping, Maps};
 use super::notices::{Notice, Notices};
-use super::unwind::{Placed, Snapshot};
+use super::unwound::module_number;
 use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::sys::native::memory::OwnMemory;
+use profiler_sys::{Mapping, Maps};
+use profiler_unwind::FunctionStarts;
+use profiler_unwind::GeneratedRanges;
+use profiler_unwind::Image;
+use profiler_unwind::{ModuleSnapshot, PlacedModule};
 
 /// The assumed size of a main thread's stack that has no limit.
 const LARGEST_MAIN_STACK: u64 = 128 << 20;
@@ -79,12 +80,12 @@ pub(super) struct Modules {
     main_stack: (u64, u64),
     /// The fingerprint of the last list of mappings.
     seen: u64,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<ModuleSnapshot>,
 }
 
 impl Modules {
     pub(super) fn new() -> Self {
-        let snapshot = Arc::new(Snapshot::new(Vec::new(), (0, 0)));
+        let snapshot = Arc::new(ModuleSnapshot::new(Vec::new(), (0, 0)));
         Self {
             maps: Maps::default(),
             generated: GeneratedRanges::default(),
@@ -98,7 +99,7 @@ impl Modules {
     }
 
     /// The modules as of the last refresh.
-    pub(super) const fn snapshot(&self) -> &Arc<Snapshot> {
+    pub(super) const fn snapshot(&self) -> &Arc<ModuleSnapshot> {
         &self.snapshot
     }
 
@@ -158,7 +159,7 @@ impl Modules {
                 .values()
                 .map(|loaded| (placed(loaded), &loaded.image))
                 .collect();
-            self.snapshot = Arc::new(Snapshot::new(placed, main_stack));
+            self.snapshot = Arc::new(ModuleSnapshot::new(placed, main_stack));
         }
         changed
     }
@@ -235,7 +236,7 @@ impl DefinedFiles {
             });
             return None;
         }
-        let Placed {
+        let PlacedModule {
             start, end, bias, ..
         } = placed(loaded);
         let path = identity.path.clone();
@@ -254,16 +255,16 @@ impl DefinedFiles {
     }
 }
 
-fn placed(loaded: &Loaded) -> Placed {
+fn placed(loaded: &Loaded) -> PlacedModule {
     let Image {
         bias, addresses, ..
     } = &loaded.image;
     let at = |address: u64| bias.wrapping_add(address);
-    Placed {
+    PlacedModule {
         start: at(addresses.start),
         end: at(addresses.end),
         bias: *bias,
-        id: loaded.id,
+        number: module_number(loaded.id),
         code: Arc::clone(&loaded.image.code),
         functions: loaded.functions.clone(),
     }

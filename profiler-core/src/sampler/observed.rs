@@ -13,13 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::PlacedFrame;
-use super::calls::{CodeBytes, CodeReader};
-use super::elf::Image;
-use super::function_starts::FunctionStarts;
 use super::process_code::{CodeFile, FileKey, ProcessCode};
-use super::unwind::{
-    Cache, Copied, Placed, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk,
-};
+use super::unwound::{module_number, placed_frame};
 use super::wait_labels::WaitLabels;
 use super::writer::{SampleSpan, SampleWriter};
 use crate::entry::periodic::CounterValue;
@@ -28,10 +23,17 @@ use crate::ids::{DefinitionId, ProcessId, ProcessStart, ThreadId};
 use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::record::pool_writer::PoolWriter;
 use crate::sample_types::Sample;
-use crate::sys::native::machine::Registers;
 use crate::sys::native::memory::OwnMemory;
 use crate::sys::native::tasks::Wait;
 use crate::time::Timestamp;
+use profiler_unwind::FunctionStarts;
+use profiler_unwind::Image;
+use profiler_unwind::Registers;
+use profiler_unwind::{CodeBytes, CodeReader};
+use profiler_unwind::{
+    CopiedStack, ModuleSnapshot, PlacedModule, StackToWalk, UNKNOWN_FRAME_POINTER, UnwindCache,
+    Walked, walk,
+};
 
 /// The file name of the library that is preloaded to observe a program.
 const OBSERVING_LIBRARY: &str = "libprofiler_observed.so";
@@ -88,9 +90,9 @@ struct FileTables {
 #[derive(Debug)]
 pub struct ObservedFiles {
     tables: HashMap<FileKey, Option<Arc<FileTables>>>,
-    cache: Cache,
+    cache: UnwindCache,
     /// For waiting threads, whose frame pointer is not known: a failure may spoil it.
-    waiting_cache: Cache,
+    waiting_cache: UnwindCache,
     frames: Vec<PlacedFrame>,
     /// The frames of the stack that was recorded last.
     pub(super) plain: Vec<Frame>,
@@ -100,8 +102,8 @@ impl Default for ObservedFiles {
     fn default() -> Self {
         Self {
             tables: HashMap::new(),
-            cache: Cache::new(),
-            waiting_cache: Cache::new(),
+            cache: UnwindCache::new(),
+            waiting_cache: UnwindCache::new(),
             frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
             plain: Vec::with_capacity(MAX_FRAMES),
         }
@@ -183,7 +185,7 @@ pub struct ObservedProcess {
     writer: PoolWriter,
     samples: SampleWriter,
     loaded: Vec<(LoadedFile, DefinitionId, Option<Arc<FileTables>>)>,
-    snapshot: Snapshot,
+    snapshot: ModuleSnapshot,
     /// The code of the process.
     code: ProcessCode,
     /// The preloaded library. Its frames are left out of stacks.
@@ -201,7 +203,7 @@ impl ObservedProcess {
             samples: SampleWriter::of_pool(writer.tag()),
             writer,
             loaded: Vec::new(),
-            snapshot: Snapshot::new(Vec::new(), (0, 0)),
+            snapshot: ModuleSnapshot::new(Vec::new(), (0, 0)),
             code: ProcessCode::default(),
             observing: None,
             has_met_unknown: false,
@@ -254,7 +256,7 @@ impl ObservedProcess {
                 Some((placed(file, *number, tables), &tables.image))
             })
             .collect();
-        self.snapshot = Snapshot::new(placed, (0, 0));
+        self.snapshot = ModuleSnapshot::new(placed, (0, 0));
         let in_files = self.loaded.iter().filter_map(|(file, _, tables)| {
             let tables = tables.as_ref()?;
             Some(CodeFile {
@@ -302,7 +304,7 @@ impl ObservedProcess {
         thread: ThreadId,
         stack: &ObservedStack<'_>,
     ) -> bool {
-        let words = Copied {
+        let words = CopiedStack {
             start: stack.sp & !7,
             words: stack.words,
             is_cut: stack.is_cut,
@@ -320,7 +322,13 @@ impl ObservedProcess {
             code: Some(&code),
             generated: None,
         };
-        let walked = walk(&self.snapshot, &mut files.cache, to_walk, &mut files.frames);
+        let walked = walk(
+            &self.snapshot,
+            &mut files.cache,
+            to_walk,
+            &mut files.frames,
+            placed_frame,
+        );
         self.code.close();
         self.has_met_unknown |= walked.unknown.is_some();
         let span = SampleSpan::run(stack.ticks);
@@ -332,7 +340,7 @@ impl ObservedProcess {
         &mut self,
         files: &mut ObservedFiles,
         wait: Wait,
-        stack: &Copied<'_>,
+        stack: &CopiedStack<'_>,
         code: &dyn CodeBytes,
     ) -> Walked {
         let registers = Registers {
@@ -349,9 +357,15 @@ impl ObservedProcess {
             generated: None,
         };
         let cache = &mut files.waiting_cache;
-        let walked = walk(&self.snapshot, cache, to_walk, &mut files.frames);
+        let walked = walk(
+            &self.snapshot,
+            cache,
+            to_walk,
+            &mut files.frames,
+            placed_frame,
+        );
         if walked.has_spoiled_cache {
-            files.waiting_cache = Cache::new();
+            files.waiting_cache = UnwindCache::new();
         }
         self.has_met_unknown |= walked.unknown.is_some();
         walked
@@ -459,14 +473,14 @@ fn bias(file: &LoadedFile, tables: &FileTables) -> u64 {
     (file.addresses.start & !0xfff).wrapping_sub(tables.image.addresses.start)
 }
 
-fn placed(file: &LoadedFile, id: DefinitionId, tables: &FileTables) -> Placed {
+fn placed(file: &LoadedFile, id: DefinitionId, tables: &FileTables) -> PlacedModule {
     let bias = bias(file, tables);
     let Range { start, end } = tables.image.addresses;
-    Placed {
+    PlacedModule {
         start: start.wrapping_add(bias),
         end: end.wrapping_add(bias),
         bias,
-        id,
+        number: module_number(id),
         code: Arc::clone(&tables.image.code),
         functions: tables.functions.clone(),
     }

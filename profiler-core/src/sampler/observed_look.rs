@@ -15,14 +15,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::callers::{self, Callers};
-use super::calls::CodeBytes;
 use super::covered_time::{CoveredTime, time_of_ns};
 use super::looking::MAX_UNTAKEN;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_threads::{ObservedThread, ThreadTable};
 use super::schedule::now;
 use super::stack_copy::STACK_BYTES;
-use super::unwind::Copied;
 use super::wait_period::{WaitContext, WaitPlace};
 use super::writer::SampleSpan;
 use crate::entry::stack::Frame;
@@ -30,6 +28,8 @@ use crate::ids::ThreadId;
 use crate::sys::native::other_process::{MemoryKind, OtherMemory, OtherProcess};
 use crate::sys::native::tasks::{self, Doing, Wait};
 use crate::time::Timestamp;
+use profiler_unwind::CodeBytes;
+use profiler_unwind::CopiedStack;
 
 /// How much the looks of one pass may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -413,7 +413,7 @@ impl LookTaken {
             let is_recorded = process.add_bare(found.tid, sample);
             return is_recorded.then(Callers::default);
         };
-        let stack = Copied {
+        let stack = CopiedStack {
             start: wait.sp & !7,
             words: self.words.get(found.words.clone()).unwrap_or_default(),
             is_cut: found.is_cut,

@@ -13,10 +13,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::calls::CodeBytes;
-use super::elf::CodeRange;
 use crate::ids::{ProcessId, ProcessStart};
 use crate::sys::native::other_process::{MemoryKind, OtherMemory, OtherProcess, ProgramPlace};
+use profiler_unwind::CodeBytes;
+use profiler_unwind::CodeRange;
 
 /// The identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

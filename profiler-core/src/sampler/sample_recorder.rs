@@ -7,16 +7,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::calls::CodeReader;
 use super::control::{SamplerShared, count};
-use super::generated_code::{GeneratedCode, KnownEpilogues};
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
 use super::own_waits::{OwnWait, OwnWaits};
 use super::schedule::now;
 use super::stack_copy::{Bounds, STACK_BYTES, Seen};
 use super::targets::Target;
-use super::unwind::{Cache, Copied, Snapshot, StackToWalk, UNKNOWN_FRAME_POINTER, Walked, walk};
+use super::unwound::placed_frame;
 use super::wait_period::WaitPlace;
 use super::writer::{SampleSpan, SampleWriter};
 use super::{PlacedFrame, self_unwind};
@@ -30,10 +28,15 @@ use crate::pool::tag::pool_tag;
 use crate::record::session_state;
 use crate::sample_types::Sample;
 use crate::sys::native::alternate_stack;
-use crate::sys::native::machine::Registers;
 use crate::sys::native::memory::OwnMemory;
 use crate::sys::native::tasks::{self, Doing, Wait};
 use crate::time::Timestamp;
+use profiler_unwind::CodeReader;
+use profiler_unwind::Registers;
+use profiler_unwind::{
+    CopiedStack, ModuleSnapshot, StackToWalk, UNKNOWN_FRAME_POINTER, UnwindCache, Walked, walk,
+};
+use profiler_unwind::{GeneratedCode, KnownEpilogues};
 
 /// The time after which the modules are refreshed without another reason, because a library may
 /// have replaced another.
@@ -59,10 +62,10 @@ pub(super) struct SampleRecorder {
     memory: OwnMemory,
     modules: Modules,
     /// Old snapshots that a capturing thread may still use.
-    old: Vec<Arc<Snapshot>>,
-    cache: Cache,
+    old: Vec<Arc<ModuleSnapshot>>,
+    cache: UnwindCache,
     /// For waiting threads, whose frame pointer is not known: a failure may spoil it.
-    waiting_cache: Cache,
+    waiting_cache: UnwindCache,
     epilogues: KnownEpilogues,
     frames: Vec<PlacedFrame>,
     plain: Vec<Frame>,
@@ -93,8 +96,8 @@ impl SampleRecorder {
             memory: OwnMemory::open(),
             modules: Modules::new(),
             old: Vec::with_capacity(16),
-            cache: Cache::new(),
-            waiting_cache: Cache::new(),
+            cache: UnwindCache::new(),
+            waiting_cache: UnwindCache::new(),
             epilogues: KnownEpilogues::new(),
             frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
             plain: Vec::with_capacity(MAX_FRAMES),
@@ -315,7 +318,7 @@ impl SampleRecorder {
                 fp: UNKNOWN_FRAME_POINTER,
                 lr: 0,
             };
-            let stack = Copied {
+            let stack = CopiedStack {
                 start,
                 words: words.get(..read).unwrap_or_default(),
                 is_cut: read * 8 >= STACK_BYTES,
@@ -396,7 +399,7 @@ impl SampleRecorder {
         labels
     }
 
-    fn unwind(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+    fn unwind(&mut self, registers: Registers, stack: &CopiedStack<'_>) -> Walked {
         let begin = now();
         let mut walked = self.walk(registers, stack);
         if walked.unknown.is_some() && self.is_older_than(self.refresh_after) {
@@ -429,7 +432,7 @@ impl SampleRecorder {
         left.is_some()
     }
 
-    fn walk(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+    fn walk(&mut self, registers: Registers, stack: &CopiedStack<'_>) -> Walked {
         let snapshot = self.modules.snapshot();
         let is_waiting = registers.fp == UNKNOWN_FRAME_POINTER;
         let code = CodeReader::new(&self.memory, snapshot.as_ref());
@@ -449,9 +452,9 @@ impl SampleRecorder {
         } else {
             &mut self.cache
         };
-        let walked = walk(snapshot, cache, stack, &mut self.frames);
+        let walked = walk(snapshot, cache, stack, &mut self.frames, placed_frame);
         if walked.has_spoiled_cache {
-            self.waiting_cache = Cache::new();
+            self.waiting_cache = UnwindCache::new();
         }
         walked
     }

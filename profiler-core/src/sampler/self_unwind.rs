@@ -13,21 +13,23 @@
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::unwind::{Cache, Snapshot, StackToWalk, StackWords, walk};
+use super::unwound::placed_frame;
 use super::{Captured, PlacedFrame};
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::alternate_stack::signal_frame_bytes;
-use crate::sys::native::machine::{Registers, own_stack};
+use crate::sys::native::machine::{own_registers, own_stack};
 use profiler_sys::Renewable;
+use profiler_unwind::Registers;
+use profiler_unwind::{ModuleSnapshot, StackToWalk, StackWords, UnwindCache, walk};
 
 /// The maximum number of threads that capture at the same time; further threads get no stack.
 const CACHES: usize = 4;
 
-static CURRENT: Renewable<RwLock<Option<Arc<Snapshot>>>> = Renewable::new(RwLock::new(None));
+static CURRENT: Renewable<RwLock<Option<Arc<ModuleSnapshot>>>> = Renewable::new(RwLock::new(None));
 /// Whether a captured stack had an address in no known module.
 static MET_UNKNOWN: AtomicU64 = AtomicU64::new(0);
-static CAPTURING: [Renewable<Mutex<Option<Cache>>>; CACHES] =
+static CAPTURING: [Renewable<Mutex<Option<UnwindCache>>>; CACHES] =
     [const { Renewable::new(Mutex::new(None)) }; CACHES];
 
 /// The maximum number of bytes of the calling thread's stack that the unwinder uses, as the sum of
@@ -47,7 +49,7 @@ thread_local! {
 /// out, and marked as cut.
 #[inline(never)]
 pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Option<Captured> {
-    let registers = Registers::here();
+    let registers = own_registers();
     if session_state::is_foreign() {
         return None; // a forked child
     }
@@ -60,7 +62,7 @@ pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Option<Captured> {
 }
 
 fn try_capture(
-    snapshot: &Snapshot,
+    snapshot: &ModuleSnapshot,
     registers: Registers,
     frames: &mut [PlacedFrame],
 ) -> Option<Captured> {
@@ -81,7 +83,7 @@ fn try_capture(
         code: None,
         generated: None, // reading code takes a system call
     };
-    let walked = walk(snapshot, place.as_mut()?, stack, frames);
+    let walked = walk(snapshot, place.as_mut()?, stack, frames, placed_frame);
     drop(place);
     if walked.unknown.is_some() {
         MET_UNKNOWN.store(1, Ordering::Relaxed);
@@ -136,13 +138,13 @@ impl StackWords for OwnStack {
 
 /// Publishes a snapshot for capturing threads; returns the previous one. Called by the sampler's
 /// thread, which keeps the previous one until no other thread uses it.
-pub(super) fn publish(snapshot: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
+pub(super) fn publish(snapshot: Option<Arc<ModuleSnapshot>>) -> Option<Arc<ModuleSnapshot>> {
     if snapshot.is_some() {
         for place in &CAPTURING {
             place
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .get_or_insert_with(Cache::new);
+                .get_or_insert_with(UnwindCache::new);
         }
     }
     std::mem::replace(
@@ -167,16 +169,15 @@ pub(super) fn has_met_unknown() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::elf::Image;
-    use super::super::maps::Maps;
-    use super::super::unwind::Placed;
     use super::*;
     use crate::entry::stack::Frame;
-    use crate::ids::DefinitionId;
     use crate::sys::native::memory::OwnMemory;
+    use profiler_sys::Maps;
+    use profiler_unwind::Image;
+    use profiler_unwind::PlacedModule;
 
     /// All files of this process, without definitions.
-    fn snapshot() -> Snapshot {
+    fn snapshot() -> ModuleSnapshot {
         let mut maps = Maps::default();
         let memory = OwnMemory::open();
         maps.read().unwrap();
@@ -189,18 +190,18 @@ mod tests {
             let start = image.bias + image.addresses.start;
             let end = image.bias + image.addresses.end;
             (
-                Placed {
+                PlacedModule {
                     start,
                     end,
                     bias: image.bias,
-                    id: DefinitionId::NONE,
+                    number: None,
                     code: Arc::clone(&image.code),
                     functions: image.functions(),
                 },
                 image,
             )
         });
-        Snapshot::new(placed.collect(), (0, 0))
+        ModuleSnapshot::new(placed.collect(), (0, 0))
     }
 
     #[inline(never)]

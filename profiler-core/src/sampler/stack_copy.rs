@@ -17,14 +17,15 @@
 use std::cell::UnsafeCell;
 
 use super::PlacedFrame;
-use super::unwind::Copied;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::label::{LabelStack, MAX_LABELS};
 use crate::pool::tag::pool_tag;
-use crate::sys::native::machine::{Registers, is_in_alternate_stack, thread_pointer};
+use crate::sys::native::machine::{interrupted_registers, is_in_alternate_stack, thread_pointer};
 use crate::sys::native::memory;
 use crate::time::Timestamp;
+use profiler_unwind::CopiedStack;
+use profiler_unwind::Registers;
 
 /// The maximum number of bytes of a stack that are copied. A longer stack is marked as cut.
 pub(super) const STACK_BYTES: usize = 64 * 1024;
@@ -86,7 +87,7 @@ pub(super) struct Seen<'a> {
     pub(super) thread_pointer: u64,
     /// Whether it did not run on an alternate stack.
     pub(super) is_at_home: bool,
-    pub(super) stack: Copied<'a>,
+    pub(super) stack: CopiedStack<'a>,
     /// Its open labels, each with an address in the frame that opened it.
     pub(super) labels: &'a [PlacedFrame],
 }
@@ -129,7 +130,7 @@ impl StackCopy {
     ) {
         let at = Timestamp::now().raw();
         // SAFETY: the caller's promise.
-        let registers = unsafe { Registers::interrupted(context) };
+        let registers = unsafe { interrupted_registers(context) };
         let thread_pointer = thread_pointer();
         let start = registers.sp & !7;
         // SAFETY: the caller's promise.
@@ -152,7 +153,7 @@ impl StackCopy {
         };
         // SAFETY: the caller's promise.
         let room = unsafe { &mut *self.labels.get() };
-        // Copied on the thread itself, so the labels match the registers copied above.
+        // CopiedStack on the thread itself, so the labels match the registers copied above.
         let labels = labels_of
             .and_then(|labels| labels.copy(pool_tag(), room))
             .unwrap_or(0);
@@ -187,7 +188,7 @@ impl StackCopy {
             registers: filled.registers,
             thread_pointer: filled.thread_pointer,
             is_at_home: filled.is_at_home,
-            stack: Copied {
+            stack: CopiedStack {
                 start: filled.registers.sp & !7,
                 words: stack.get(..filled.words)?,
                 is_cut: filled.is_cut,

@@ -40,6 +40,7 @@ mod found_file;
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 #[path = "portable_found_file.rs"]
 mod found_file;
+mod maps;
 mod native_thread;
 mod own_threads;
 mod renewable;
@@ -59,6 +60,7 @@ pub use file_stamp::FileStamp;
 pub use foreign_file::ForeignFile;
 pub use found_file::{FoundFile, open_regular};
 pub use imp::{current_thread_number, path_of, read_at, vdso_image};
+pub use maps::{Mapping, Maps};
 pub use own_threads::{own_thread_count, own_thread_numbers};
 pub use renewable::Renewable;
 pub use secret::new_secret;

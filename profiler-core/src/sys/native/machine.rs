@@ -5,83 +5,71 @@
 
 use std::arch::asm;
 
-/// The registers that unwinding begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Registers {
-    /// The next instruction.
-    pub(crate) pc: u64,
-    pub(crate) sp: u64,
-    /// The value of the frame pointer's register, which a function may use for other data.
-    pub(crate) fp: u64,
-    /// The link register; 0 where there is none.
-    pub(crate) lr: u64,
+use profiler_unwind::Registers;
+
+/// The registers of the thread that a signal interrupted.
+///
+/// # Safety
+/// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn interrupted_registers(context: *const libc::ucontext_t) -> Registers {
+    // SAFETY: the caller's promise; the kernel filled it in.
+    let all = unsafe { &(*context).uc_mcontext.gregs };
+    let get = |index: libc::c_int| {
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| all.get(index))
+            .map_or(0, |word| word.cast_unsigned())
+    };
+    Registers {
+        pc: get(libc::REG_RIP),
+        sp: get(libc::REG_RSP),
+        fp: get(libc::REG_RBP),
+        lr: 0,
+    }
 }
 
-impl Registers {
-    /// The registers of the thread that a signal interrupted.
-    ///
-    /// # Safety
-    /// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Self {
-        // SAFETY: the caller's promise; the kernel filled it in.
-        let all = unsafe { &(*context).uc_mcontext.gregs };
-        let get = |index: libc::c_int| {
-            usize::try_from(index)
-                .ok()
-                .and_then(|index| all.get(index))
-                .map_or(0, |word| word.cast_unsigned())
-        };
-        Self {
-            pc: get(libc::REG_RIP),
-            sp: get(libc::REG_RSP),
-            fp: get(libc::REG_RBP),
-            lr: 0,
-        }
+/// The registers of the thread that a signal interrupted.
+///
+/// # Safety
+/// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
+#[cfg(target_arch = "aarch64")]
+pub(crate) unsafe fn interrupted_registers(context: *const libc::ucontext_t) -> Registers {
+    // SAFETY: the caller's promise; the kernel filled it in.
+    let all = unsafe { &(*context).uc_mcontext };
+    let get = |index: usize| all.regs.get(index).copied().unwrap_or(0);
+    Registers {
+        pc: all.pc,
+        sp: all.sp,
+        fp: get(29),
+        lr: get(30),
     }
+}
 
-    /// The registers of the thread that a signal interrupted.
-    ///
-    /// # Safety
-    /// `context` is the one that the kernel passed to a `SA_SIGINFO` handler that still runs.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Self {
-        // SAFETY: the caller's promise; the kernel filled it in.
-        let all = unsafe { &(*context).uc_mcontext };
-        let get = |index: usize| all.regs.get(index).copied().unwrap_or(0);
-        Self {
-            pc: all.pc,
-            sp: all.sp,
-            fp: get(29),
-            lr: get(30),
-        }
+/// The registers of the calling thread, in the function that this is inlined into.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn own_registers() -> Registers {
+    let (pc, sp, fp): (u64, u64, u64);
+    // SAFETY: copies three registers into others; touches neither memory nor flags.
+    unsafe {
+        asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp", out(reg) pc, out(reg) sp, out(reg) fp,
+            options(nomem, nostack, preserves_flags));
     }
+    Registers { pc, sp, fp, lr: 0 }
+}
 
-    /// The registers of the calling thread, in the function that this is inlined into.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    pub(crate) fn here() -> Self {
-        let (pc, sp, fp): (u64, u64, u64);
-        // SAFETY: copies three registers into others; touches neither memory nor flags.
-        unsafe {
-            asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp", out(reg) pc, out(reg) sp, out(reg) fp,
-                options(nomem, nostack, preserves_flags));
-        }
-        Self { pc, sp, fp, lr: 0 }
+/// The registers of the calling thread, in the function that this is inlined into.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn own_registers() -> Registers {
+    let (pc, sp, fp, lr): (u64, u64, u64, u64);
+    // SAFETY: copies four registers into others; touches neither memory nor flags.
+    unsafe {
+        asm!("adr {0}, .", "mov {1}, sp", "mov {2}, x29", "mov {3}, x30", out(reg) pc, out(reg) sp,
+            out(reg) fp, out(reg) lr, options(nomem, nostack, preserves_flags));
     }
-
-    /// The registers of the calling thread, in the function that this is inlined into.
-    #[cfg(target_arch = "aarch64")]
-    #[inline(always)]
-    pub(crate) fn here() -> Self {
-        let (pc, sp, fp, lr): (u64, u64, u64, u64);
-        // SAFETY: copies four registers into others; touches neither memory nor flags.
-        unsafe {
-            asm!("adr {0}, .", "mov {1}, sp", "mov {2}, x29", "mov {3}, x30", out(reg) pc, out(reg) sp,
-                out(reg) fp, out(reg) lr, options(nomem, nostack, preserves_flags));
-        }
-        Self { pc, sp, fp, lr }
-    }
+    Registers { pc, sp, fp, lr }
 }
 
 /// Whether an address lies in the alternate signal stack of the thread that a signal interrupted.

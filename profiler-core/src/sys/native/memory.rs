@@ -90,6 +90,18 @@ impl OwnMemory {
     }
 }
 
+impl profiler_unwind::CodeBytes for OwnMemory {
+    fn read(&self, address: u64, room: &mut [u8]) -> usize {
+        Self::read(self, address, room)
+    }
+}
+
+impl profiler_unwind::ReadBytes for OwnMemory {
+    fn read(&self, address: u64, room: &mut [u8]) -> usize {
+        Self::read(self, address, room)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

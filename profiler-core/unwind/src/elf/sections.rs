@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::ops::Range;
 
-use super::{ReadBytes, bytes, u16_at, u32_at, u64_at};
+use super::{ReadBytes, bytes};
+use crate::section::{u16_at, u32_at, u64_at};
 
 /// The bytes of a section header.
 const HEADER_BYTES: usize = 64;
@@ -17,7 +18,7 @@ const MAX_SECTIONS: u16 = 4096;
 const MAX_NAME: usize = 64;
 
 /// The addresses of the loaded section that has this name.
-pub(super) fn allocated(file: &File, name: &[u8]) -> Option<Range<u64>> {
+pub(crate) fn allocated(file: &File, name: &[u8]) -> Option<Range<u64>> {
     let mut head = [0; 64];
     if ReadBytes::read(file, 0, &mut head) != head.len() {
         return None;

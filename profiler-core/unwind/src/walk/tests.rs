@@ -1,8 +1,9 @@
 //! Tests of unwinding through generated code.
 
-use super::super::calls::CodeBytes;
-use super::super::generated_code::{GeneratedRanges, KnownEpilogues};
 use super::*;
+use crate::calls::CodeBytes;
+use crate::generated_code::{GeneratedRanges, KnownEpilogues};
+use crate::stack_words::CopiedStack;
 
 /// Two functions that are about to return, each in another way.
 const TRAMPOLINE: u64 = 0x1000;
@@ -28,8 +29,8 @@ fn walk_from_trampoline(
     words: &[u64],
     (sp, fp): (u64, u64),
     is_generated: bool,
-) -> (Walked, [(Frame, u64); 4]) {
-    let snapshot = Snapshot::new(Vec::new(), (0, 0));
+) -> (Walked, [(u64, u64); 4]) {
+    let snapshot = ModuleSnapshot::new(Vec::new(), (0, 0));
     let ranges = GeneratedRanges::of(vec![(0x1000, 0x2000)]);
     let known = KnownEpilogues::new();
     let generated = GeneratedCode {
@@ -37,7 +38,7 @@ fn walk_from_trampoline(
         known: &known,
         code: &TwoEpilogues,
     };
-    let copied = Copied {
+    let copied = CopiedStack {
         start: 0x7000,
         words,
         is_cut: false,
@@ -49,8 +50,14 @@ fn walk_from_trampoline(
         code: None,
         generated: is_generated.then_some(generated),
     };
-    let mut frames = [(Frame::Unknown(0), 0); 4];
-    let walked = walk(&snapshot, &mut Cache::new(), stack, &mut frames);
+    let mut frames = [(0, 0); 4];
+    let walked = walk(
+        &snapshot,
+        &mut UnwindCache::new(),
+        stack,
+        &mut frames,
+        |frame| (frame.address, frame.sp),
+    );
     (walked, frames)
 }
 
@@ -62,10 +69,7 @@ fn generated_functions_without_a_frame_pointer_are_unwound_by_their_epilogues() 
     let pointers = (0x7000, UNKNOWN_FRAME_POINTER);
     let (walked, frames) = walk_from_trampoline(&words, pointers, true);
     assert_eq!((walked.len, walked.cut, walked.failed), (2, false, false));
-    let outermost_first = [
-        (Frame::Unknown(WITH_FRAME), 0x7010),
-        (Frame::Unknown(TRAMPOLINE), 0x7000),
-    ];
+    let outermost_first = [(WITH_FRAME, 0x7010), (TRAMPOLINE, 0x7000)];
     assert_eq!(frames[2..], outermost_first);
     let (walked, _) = walk_from_trampoline(&words, pointers, false);
     assert!(walked.failed, "the frame pointer is not known");

@@ -1,6 +1,6 @@
 //! Finds the frame pointer of a function on the stack of a waiting thread.
 //!
-//! Called by `unwind`, for x86-64. The system reports two registers of a waiting thread: the stack
+//! Called by `walk`, for x86-64. The system reports two registers of a waiting thread: the stack
 //! pointer and the address of the next instruction. Most functions can be unwound with these two. A
 //! function that keeps a frame pointer can be unwound only with the frame pointer. It is known if a
 //! called function has saved it on the stack.
@@ -30,9 +30,9 @@
 //!
 //! Invariant: any bytes of code and of the stack are accepted.
 
-use super::calls::{CallTarget, CodeReader};
-use super::prologue::{self, FixedFrame};
-use super::unwind::StackWords;
+use crate::calls::{CallTarget, CodeReader};
+use crate::prologue::{self, FixedFrame};
+use crate::stack_words::StackWords;
 
 /// The bytes of a function that are read to find its frame.
 const FUNCTION_BYTES: usize = 8192;
@@ -43,21 +43,21 @@ const SEARCHED_STACK_BYTES: u64 = 8192;
 
 /// A function on the stack of a waiting thread.
 #[derive(Clone, Copy)]
-pub(super) struct WaitingFunction<'a, S> {
-    pub(super) code: &'a CodeReader<'a>,
-    pub(super) stack: &'a S,
+pub(crate) struct WaitingFunction<'a, S> {
+    pub(crate) code: &'a CodeReader<'a>,
+    pub(crate) stack: &'a S,
     /// The address of its first instruction.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// The address of the next instruction that it executes.
-    pub(super) pc: u64,
-    pub(super) sp: u64,
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
     /// Whether it waits in a call that it has made, and not in a page fault.
-    pub(super) is_calling: bool,
+    pub(crate) is_calling: bool,
 }
 
 impl<S: StackWords> WaitingFunction<'_, S> {
     /// Finds the frame pointer.
-    pub(super) fn frame_pointer(&self) -> Option<u64> {
+    pub(crate) fn frame_pointer(&self) -> Option<u64> {
         match self.frame().filter(|_| self.is_calling) {
             Some(frame) if frame.is_aligned() => self.by_padding(frame),
             Some(frame) => self.by_distance(frame),

@@ -1,6 +1,6 @@
 //! The starts of a module's functions, from the index of its unwinding tables (`.eh_frame_hdr`).
 //!
-//! Created by `modules`, used by `frame_pointer`. The Linux Standard Base describes the format
+//! Created by `elf`, used by `frame_pointer` and `without_tables`. The Linux Standard Base describes the format
 //! (Core, "The `.eh_frame_hdr` section"). Only the encodings that linkers write are supported.
 //!
 //! ```text
@@ -19,8 +19,8 @@
 
 use std::sync::Arc;
 
-use super::elf::{Section, u32_at};
-use super::frame_entries;
+use crate::frame_entries;
+use crate::section::{Section, u32_at};
 
 const VERSION: u8 = 1;
 /// `DW_EH_PE_udata4`.
@@ -32,7 +32,7 @@ const ROW_BYTES: usize = 8;
 
 /// The sorted starts of a module's functions, as addresses of the file.
 #[derive(Clone, Debug)]
-pub(super) struct FunctionStarts {
+pub struct FunctionStarts {
     /// The address of the index.
     index: u64,
     bytes: Arc<[u8]>,
@@ -43,7 +43,7 @@ pub(super) struct FunctionStarts {
 
 impl FunctionStarts {
     /// Reads the header of an index. `None` if the header or an encoding is not supported.
-    pub(super) fn new(index: &Section, entries: &Section) -> Option<Self> {
+    pub(crate) fn new(index: &Section, entries: &Section) -> Option<Self> {
         let header = index.bytes.get(..HEADER_BYTES)?;
         let is_supported = header.first() == Some(&VERSION)
             && header.get(2) == Some(&UDATA4)
@@ -60,7 +60,8 @@ impl FunctionStarts {
     }
 
     /// The start of the function that contains `address`.
-    pub(super) fn containing(&self, address: u64) -> Option<u64> {
+    #[must_use]
+    pub fn containing(&self, address: u64) -> Option<u64> {
         let row = self.last_at_or_before(address)?;
         let start = self.start(row)?;
         (address - start < self.len(row, start)?).then_some(start)

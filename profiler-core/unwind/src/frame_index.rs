@@ -4,8 +4,8 @@
 //! rows. The index is made in the form that linkers write (`function_starts`), so nothing else
 //! distinguishes such a file.
 
-use super::elf::Section;
-use super::frame_entries;
+use crate::frame_entries;
+use crate::section::Section;
 
 /// The version, then the encodings of the address of the tables, of the number of rows, and of the
 /// rows: relative to the place; unsigned, 4 bytes; relative to the index, signed, 4 bytes.
@@ -15,7 +15,7 @@ const TO_TABLES: i32 = -4;
 
 /// The index of these tables. `None` if no function is described. Functions that are more than
 /// 2 GiB away from the tables are left out.
-pub(super) fn of(entries: &Section) -> Option<Section> {
+pub(crate) fn of(entries: &Section) -> Option<Section> {
     let base = entries.addresses.start;
     let distance = |address: u64| i32::try_from(address.wrapping_sub(base).cast_signed()).ok();
     let mut rows: Vec<(i32, i32)> = frame_entries::all(entries)

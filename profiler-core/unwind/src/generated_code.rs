@@ -1,6 +1,6 @@
 //! Finds out how a function returns that the process generated at run time.
 //!
-//! Used by `unwind` for samples, on x86-64. Generated code has no unwinding tables, so it is unwound
+//! Used by `walk` for samples, on x86-64. Generated code has no unwinding tables, so it is unwound
 //! with its frame pointer. CPython's trampolines (`-X perf`: one for each Python function) keep no
 //! frame pointer. They do nothing after their call, so the bytes at the return address are
 //! `add $8, %rsp; ret`, or `pop %rbp; ret` in later versions. The rule for such a frame is what these
@@ -12,8 +12,8 @@
 
 use std::cell::Cell;
 
-use super::calls::CodeBytes;
-use super::maps::{Mapping, Maps};
+use crate::calls::CodeBytes;
+use profiler_sys::{Mapping, Maps};
 
 /// The binary logarithm of the number of return addresses whose epilogues are kept.
 const KEPT_BITS: u32 = 10;
@@ -22,7 +22,7 @@ const EPILOGUE_BYTES: usize = 5;
 
 /// The instructions at a return address, if they only return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Epilogue {
+pub(crate) enum Epilogue {
     /// `add $8, %rsp; ret`
     SkipWord,
     /// `pop %rbp; ret`
@@ -43,17 +43,17 @@ impl Epilogue {
 
 /// The executable memory without a file, sorted by address.
 #[derive(Debug, Default)]
-pub(super) struct GeneratedRanges(Vec<(u64, u64)>);
+pub struct GeneratedRanges(Vec<(u64, u64)>);
 
 impl GeneratedRanges {
     /// These ranges.
     #[cfg(all(test, target_arch = "x86_64"))]
-    pub(super) const fn of(ranges: Vec<(u64, u64)>) -> Self {
+    pub(crate) const fn of(ranges: Vec<(u64, u64)>) -> Self {
         Self(ranges)
     }
 
     /// Takes the ranges from the list of mappings; returns whether they have changed.
-    pub(super) fn refresh(&mut self, maps: &Maps) -> bool {
+    pub fn refresh(&mut self, maps: &Maps) -> bool {
         let found = || {
             let generated = maps.iter().filter(is_generated);
             generated.map(|mapping| (mapping.start, mapping.end))
@@ -66,7 +66,9 @@ impl GeneratedRanges {
         true
     }
 
-    pub(super) fn contains(&self, address: u64) -> bool {
+    /// Whether an address is in one of them.
+    #[must_use]
+    pub fn contains(&self, address: u64) -> bool {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         let range = after.checked_sub(1).and_then(|place| self.0.get(place));
         range.is_some_and(|(_, end)| address < *end)
@@ -85,15 +87,17 @@ type KnownEpilogue = Cell<(u64, Option<Epilogue>)>;
 
 /// The epilogues at the return addresses that were met last.
 #[derive(Debug)]
-pub(super) struct KnownEpilogues(Box<[KnownEpilogue]>);
+pub struct KnownEpilogues(Box<[KnownEpilogue]>);
 
 impl KnownEpilogues {
-    pub(super) fn new() -> Self {
+    /// Knows none.
+    #[must_use]
+    pub fn new() -> Self {
         Self(vec![Cell::new((0, None)); 1 << KEPT_BITS].into())
     }
 
     /// Forgets all: other code may be at the same addresses now.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         self.0.iter().for_each(|place| place.set((0, None)));
     }
 
@@ -105,15 +109,26 @@ impl KnownEpilogues {
 
 /// The generated code of the process.
 #[derive(Clone, Copy)]
-pub(super) struct GeneratedCode<'a> {
-    pub(super) ranges: &'a GeneratedRanges,
-    pub(super) known: &'a KnownEpilogues,
-    pub(super) code: &'a dyn CodeBytes,
+pub struct GeneratedCode<'a> {
+    /// Where it is.
+    pub ranges: &'a GeneratedRanges,
+    /// What has been found there.
+    pub known: &'a KnownEpilogues,
+    /// Reads it.
+    pub code: &'a dyn CodeBytes,
+}
+
+impl std::fmt::Debug for GeneratedCode<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GeneratedCode")
+            .field("ranges", &self.ranges)
+            .finish_non_exhaustive()
+    }
 }
 
 impl GeneratedCode<'_> {
     /// The epilogue at an address, if the address is in generated code.
-    pub(super) fn epilogue(&self, address: u64) -> Option<Epilogue> {
+    pub(crate) fn epilogue(&self, address: u64) -> Option<Epilogue> {
         if cfg!(not(target_arch = "x86_64")) || !self.ranges.contains(address) {
             return None;
         }

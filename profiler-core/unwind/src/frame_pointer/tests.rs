@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 
-use super::super::calls::{CodeBytes, FunctionMap};
 use super::*;
+use crate::calls::{CodeBytes, FunctionMap};
 
 /// The start of the code.
 const CODE: u64 = 0x1000;

@@ -10,8 +10,7 @@
 
 use std::cell::Cell;
 
-use super::return_address::{BEFORE, Call, call, relative};
-use crate::sys::native::memory::OwnMemory;
+use crate::return_address::{BEFORE, Call, call, relative};
 
 /// The maximum number of reads for one stack. Each takes about a microsecond.
 const MAX_READS: u32 = 256;
@@ -19,7 +18,7 @@ const MAX_READS: u32 = 256;
 const JUMP_BYTES: usize = 2048;
 
 /// Reads the code of the process.
-pub(super) trait CodeBytes {
+pub trait CodeBytes {
     /// Reads bytes that begin at `address` into `room`, and returns the number of readable bytes.
     fn read(&self, address: u64, room: &mut [u8]) -> usize;
 
@@ -31,30 +30,32 @@ pub(super) trait CodeBytes {
 }
 
 /// The addresses of the functions of the process.
-pub(super) trait FunctionMap {
+pub trait FunctionMap {
     /// Whether an address is in a module.
     fn is_code(&self, address: u64) -> bool;
     /// The start of the function that contains an address.
     fn function_start(&self, address: u64) -> Option<u64>;
 }
 
-impl CodeBytes for OwnMemory {
-    fn read(&self, address: u64, room: &mut [u8]) -> usize {
-        Self::read(self, address, room)
-    }
-}
-
 /// Reads code for one stack.
-pub(super) struct CodeReader<'a> {
+pub struct CodeReader<'a> {
     code: &'a dyn CodeBytes,
     map: &'a dyn FunctionMap,
     /// The number of reads that are left.
     left: Cell<u32>,
 }
 
+impl std::fmt::Debug for CodeReader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CodeReader")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallTarget {
+pub(crate) enum CallTarget {
     /// The function in question, or one that jumps to it.
     Function,
     /// Another function.
@@ -64,7 +65,9 @@ pub(super) enum CallTarget {
 }
 
 impl<'a> CodeReader<'a> {
-    pub(super) fn new(code: &'a dyn CodeBytes, map: &'a dyn FunctionMap) -> Self {
+    /// Makes a reader for one stack.
+    #[must_use]
+    pub fn new(code: &'a dyn CodeBytes, map: &'a dyn FunctionMap) -> Self {
         Self {
             code,
             map,
@@ -73,7 +76,7 @@ impl<'a> CodeReader<'a> {
     }
 
     /// Reads bytes that begin at `address`, and returns them. They may be fewer than `room` holds.
-    pub(super) fn read<'r>(&self, address: u64, room: &'r mut [u8]) -> &'r [u8] {
+    pub(crate) fn read<'r>(&self, address: u64, room: &'r mut [u8]) -> &'r [u8] {
         let left = self.left.get();
         if left == 0 || !self.map.is_code(address) {
             return &[];
@@ -84,7 +87,7 @@ impl<'a> CodeReader<'a> {
     }
 
     /// Like [`Self::read`], at an address that may be in no module.
-    pub(super) fn read_anywhere(&self, address: u64, room: &mut [u8]) -> usize {
+    pub(crate) fn read_anywhere(&self, address: u64, room: &mut [u8]) -> usize {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         if left == 0 {
@@ -94,7 +97,7 @@ impl<'a> CodeReader<'a> {
     }
 
     /// Whether all reads that find nothing mean that there is nothing.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.left.get() > 0 && self.code.is_complete()
     }
 
@@ -108,7 +111,7 @@ impl<'a> CodeReader<'a> {
 
     /// The function that the call before a return address calls, also through the procedure linkage
     /// table.
-    pub(super) fn called(&self, return_address: u64) -> Option<Call> {
+    pub(crate) fn called(&self, return_address: u64) -> Option<Call> {
         Some(match self.call_at(return_address)? {
             Call::To(target) => Call::To(self.jump_target(target).unwrap_or(target)),
             Call::Through(place) => self.word_at(place).map_or(Call::Unknown, Call::To),
@@ -118,7 +121,7 @@ impl<'a> CodeReader<'a> {
 
     /// The target of the call before a return address, compared with the function at `start`.
     /// `None` if the instruction before the address is not a call.
-    pub(super) fn call_before(&self, return_address: u64, start: u64) -> Option<CallTarget> {
+    pub(crate) fn call_before(&self, return_address: u64, start: u64) -> Option<CallTarget> {
         Some(match self.call_at(return_address)? {
             Call::To(target) => self.compare(target, start),
             Call::Through(place) => {
@@ -146,7 +149,7 @@ impl<'a> CodeReader<'a> {
     }
 
     /// Whether the function at `called` contains a jump to such an address.
-    pub(super) fn has_jump(&self, called: u64, is_wanted: &dyn Fn(u64) -> bool) -> bool {
+    pub(crate) fn has_jump(&self, called: u64, is_wanted: &dyn Fn(u64) -> bool) -> bool {
         let mut room = [0; JUMP_BYTES];
         let code = self.read(called, &mut room);
         code.windows(5).zip(called..).any(|(window, address)| {

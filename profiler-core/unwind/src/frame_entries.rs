@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use super::elf::{Section, u32_at, u64_at};
+use crate::section::{Section, u32_at, u64_at};
 
 /// The largest augmentation text of a common entry, and the longest number in LEB128.
 const MAX_TEXT: usize = 16;
@@ -25,7 +25,7 @@ const MAX_LEB: usize = 10;
 
 /// The functions that the records describe, with the address of each record, in the order of the
 /// section.
-pub(super) fn all(entries: &Section) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
+pub(crate) fn all(entries: &Section) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
     let mut next = 0;
     let records = std::iter::from_fn(move || {
         let at = next;
@@ -46,7 +46,7 @@ pub(super) fn all(entries: &Section) -> impl Iterator<Item = (u64, Range<u64>)> 
 }
 
 /// The function that the record at an offset of the section describes.
-pub(super) fn described(entries: &Section, at: usize) -> Option<Range<u64>> {
+pub(crate) fn described(entries: &Section, at: usize) -> Option<Range<u64>> {
     let bytes = &entries.bytes;
     if u32_at(bytes, at)? == u32::MAX {
         return None; // no linker writes such long records

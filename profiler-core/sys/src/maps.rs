@@ -1,52 +1,63 @@
-//! Reads the list of this process's mappings.
+//! Reads the list of this process's mappings (Linux).
 //!
-//! Read by `modules` to find code, and by `targets` to find the stack that contains an address.
+//! Read by the sampler to find code, and the stack that contains an address. Invariant: a line that
+//! is no mapping is left out.
 
 use std::io;
 
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mapping<'a> {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) readable: bool,
-    pub(super) executable: bool,
+pub struct Mapping<'a> {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind its last byte.
+    pub end: u64,
+    /// Whether the program may read it.
+    pub readable: bool,
+    /// Whether the program may execute code in it.
+    pub executable: bool,
     /// The offset in its file.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// The file number; 0 without a file.
-    pub(super) inode: u64,
+    pub inode: u64,
     /// The file's path, or a name in brackets, or empty.
-    pub(super) path: &'a str,
+    pub path: &'a str,
 }
 
 impl Mapping<'_> {
-    pub(super) const fn contains(&self, address: u64) -> bool {
+    /// Whether it contains an address.
+    #[must_use]
+    pub const fn contains(&self, address: u64) -> bool {
         self.start <= address && address < self.end
     }
 }
 
 /// The list of mappings as of the last read.
 #[derive(Debug, Default)]
-pub(super) struct Maps {
+pub struct Maps {
     text: Vec<u8>,
 }
 
 impl Maps {
     /// Reads the list again.
-    pub(super) fn read(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the system does not tell it.
+    pub fn read(&mut self) -> io::Result<()> {
         self.text.clear();
-        profiler_sys::read_file("/proc/self/maps", &mut self.text)
+        crate::descriptor::read_file("/proc/self/maps", &mut self.text)
     }
 
     /// All mappings, by address.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Mapping<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = Mapping<'_>> {
         self.text
             .split(|byte| *byte == b'\n')
             .filter_map(|line| parse(std::str::from_utf8(line).ok()?))
     }
 
     /// The mapping that contains an address.
-    pub(super) fn at(&self, address: u64) -> Option<Mapping<'_>> {
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<Mapping<'_>> {
         self.iter().find(|mapping| mapping.contains(address))
     }
 }

@@ -21,7 +21,7 @@
 
 /// The sizes of the parts of a function's frame, in bytes, without the padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FixedFrame {
+pub(crate) struct FixedFrame {
     /// From the frame pointer down to the padding.
     unaligned: u64,
     /// The alignment of the stack pointer; 0 if the function does not align it.
@@ -35,7 +35,7 @@ const MAX_ALIGNMENT: u64 = 128;
 
 impl FixedFrame {
     /// The possible values of the frame pointer, the lowest first.
-    pub(super) fn frame_pointers(self, sp: u64) -> impl Iterator<Item = u64> {
+    pub(crate) fn frame_pointers(self, sp: u64) -> impl Iterator<Item = u64> {
         let top = sp.wrapping_add(self.aligned);
         let paddings = self.alignment.clamp(8, MAX_ALIGNMENT) / 8;
         let is_possible = self.alignment == 0 || top.is_multiple_of(self.alignment);
@@ -44,7 +44,7 @@ impl FixedFrame {
     }
 
     /// Whether the function aligns the stack pointer, so that there are several values.
-    pub(super) const fn is_aligned(self) -> bool {
+    pub(crate) const fn is_aligned(self) -> bool {
         self.alignment != 0
     }
 
@@ -62,7 +62,7 @@ impl FixedFrame {
 ///
 /// `None` if the function does not begin by setting a frame pointer, if it may change the stack
 /// pointer later, or if its alignment is larger than [`MAX_ALIGNMENT`].
-pub(super) fn read(code: &[u8]) -> Option<FixedFrame> {
+pub(crate) fn read(code: &[u8]) -> Option<FixedFrame> {
     let mut reader = Reader { code };
     reader.skip(&[0xf3, 0x0f, 0x1e, 0xfa]); // endbr64
     while !reader.skip(&[0x48, 0x89, 0xe5]) && !reader.skip(&[0x48, 0x8b, 0xec]) {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::calls::{CodeBytes, CodeReader};
-use super::super::elf::{CodeRange, Image};
-use super::super::unwind::{Cache, Copied, Placed, Snapshot, StackToWalk, walk};
-use crate::entry::stack::Frame;
-use crate::ids::DefinitionId;
-use crate::sys::native::machine::Registers;
+use crate::calls::{CodeBytes, CodeReader};
+use crate::elf::{CodeRange, Image};
+use crate::registers::Registers;
+use crate::snapshot::{ModuleSnapshot, PlacedModule};
+use crate::stack_words::CopiedStack;
+use crate::walk::{StackToWalk, UnwindCache, walk};
 
 /// One file: a page that is not executable, then code without tables.
 const FILE: u64 = 0x10_0000;
@@ -73,17 +73,17 @@ fn frames(code: &FakeCode, (pc, sp, fp): (u64, u64, u64), words: &[u64]) -> (Vec
         }]),
         tables: None,
     };
-    let placed = Placed {
+    let placed = PlacedModule {
         start: FILE,
         end: END,
         bias: 0,
-        id: DefinitionId::NONE,
+        number: None,
         code: Arc::clone(&image.code),
         functions: None,
     };
-    let snapshot = Snapshot::new(vec![(placed, &image)], (0, 0));
+    let snapshot = ModuleSnapshot::new(vec![(placed, &image)], (0, 0));
     let reader = CodeReader::new(code, &snapshot);
-    let copied = Copied {
+    let copied = CopiedStack {
         start: STACK,
         words,
         is_cut: false,
@@ -94,14 +94,16 @@ fn frames(code: &FakeCode, (pc, sp, fp): (u64, u64, u64), words: &[u64]) -> (Vec
         code: Some(&reader),
         generated: None,
     };
-    let mut room = [(Frame::Unknown(0), 0); 16];
-    let walked = walk(&snapshot, &mut Cache::new(), stack, &mut room);
+    let mut room = [0; 16];
+    let walked = walk(
+        &snapshot,
+        &mut UnwindCache::new(),
+        stack,
+        &mut room,
+        |frame| frame.address,
+    );
     let found = room[room.len() - walked.len..].iter().rev();
-    let address = |(frame, _): &(Frame, u64)| match frame {
-        Frame::Unknown(address) => *address,
-        other => panic!("{other:?}"),
-    };
-    (found.map(address).collect(), walked.cut || walked.failed)
+    (found.copied().collect(), walked.cut || walked.failed)
 }
 
 #[test]
@@ -148,7 +150,7 @@ fn initial_stack() -> Vec<u64> {
         STACK + 0x118,
         0,
     ];
-    let pairs = [33, STACK + 0x1000, 6, crate::sys::page_size(), 0, 0];
+    let pairs = [33, STACK + 0x1000, 6, 4096, 0, 0];
     [&texts[..], &pairs].concat()
 }
 
@@ -257,7 +259,7 @@ proptest! {
         for address in found.iter().skip(1) {
             let mut before = [0; 8];
             code.read(address - 8, &mut before);
-            let is_call = super::super::return_address::call(before, *address, |_| true).is_some();
+            let is_call = crate::return_address::call(before, *address, |_| true).is_some();
             prop_assert!(is_call || Some(address) == found.last(), "{address:#x}");
         }
     }

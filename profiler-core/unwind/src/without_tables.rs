@@ -1,7 +1,7 @@
 //! Unwinds functions that no unwinding table describes: assembly, and code that was generated at
 //! run time.
 //!
-//! Called by `unwind`. Such a function is unwound with its frame pointer, if that points to a frame
+//! Called by `walk`. Such a function is unwound with its frame pointer, if that points to a frame
 //! record on the stack, whose return address is behind a call:
 //!
 //! ```text
@@ -26,13 +26,13 @@ use std::cell::Cell;
 
 use framehop::{Error, FrameAddress, UnwindRegsNative};
 
-use super::calls::CodeReader;
-use super::native_registers::{
+use crate::calls::CodeReader;
+use crate::program_start::is_program_start;
+use crate::registers::{
     frame_pointer, link_register, set_frame_pointer, set_return_address, set_stack_pointer,
     stack_pointer,
 };
-use super::program_start::is_program_start;
-use super::return_address::{Call, Standing};
+use crate::return_address::{Call, Standing};
 
 /// The maximum distance of an instruction from the start of its function.
 const MAX_FUNCTION: u64 = 1 << 16;
@@ -40,22 +40,22 @@ const MAX_FUNCTION: u64 = 1 << 16;
 const LOWEST_CODE: u64 = 0x1_0000;
 
 /// A function without tables, and what is known of the process.
-pub(super) struct Uncovered<'a> {
-    pub(super) at: FrameAddress,
+pub(crate) struct Uncovered<'a> {
+    pub(crate) at: FrameAddress,
     /// Whether the function is in a file.
-    pub(super) is_in_module: bool,
+    pub(crate) is_in_module: bool,
     /// Whether the innermost function had a frame pointer that was not null.
-    pub(super) has_link: &'a Cell<bool>,
+    pub(crate) has_link: &'a Cell<bool>,
     /// Reads a word of the stack.
-    pub(super) read: &'a dyn Fn(u64) -> Result<u64, ()>,
+    pub(crate) read: &'a dyn Fn(u64) -> Result<u64, ()>,
     /// The code of the process, if it may be read.
-    pub(super) code: Option<&'a CodeReader<'a>>,
+    pub(crate) code: Option<&'a CodeReader<'a>>,
     /// What is known of an address as a return address.
-    pub(super) standing: &'a dyn Fn(u64) -> Standing,
+    pub(crate) standing: &'a dyn Fn(u64) -> Standing,
     /// Whether an address is in the code of a file.
-    pub(super) is_code: &'a dyn Fn(u64) -> bool,
+    pub(crate) is_code: &'a dyn Fn(u64) -> bool,
     /// Whether the tables describe a function at an address.
-    pub(super) is_covered: &'a dyn Fn(u64) -> bool,
+    pub(crate) is_covered: &'a dyn Fn(u64) -> bool,
 }
 
 /// How the call before a return address fits the function that would return there.
@@ -92,7 +92,7 @@ impl Uncovered<'_> {
     /// # Errors
     /// If there is no frame that fits, or the stack cannot be read.
     #[inline(never)] // most stacks do not need this stack space
-    pub(super) fn step(&self, regs: &mut UnwindRegsNative) -> Result<Option<u64>, Error> {
+    pub(crate) fn step(&self, regs: &mut UnwindRegsNative) -> Result<Option<u64>, Error> {
         if self.at.is_return_address() || !self.is_in_module {
             return self.by_frame_pointer(regs);
         }

@@ -1,6 +1,6 @@
 //! Fixed-size storage for the unwinder's rows of register rules.
 //!
-//! Used by `unwind`. gimli builds a row on the stack before it moves it to the cache, in two nested
+//! Used by `walk`. gimli builds a row on the stack before it moves it to the cache, in two nested
 //! calls. With framehop's own rows of 192 rules that takes 13 KiB, which a small thread of the host
 //! does not have. On both architectures code saves fewer than 24 registers. A table with more makes
 //! a frame that cannot be unwound, and the stack is marked as cut.
@@ -20,7 +20,7 @@ const ROWS: usize = 4;
 const VALUES: usize = 16;
 
 /// The storage sizes for gimli and framehop: no heap allocation, and little of the stack.
-pub(super) struct SmallRows;
+pub(crate) struct SmallRows;
 
 impl<R: ReaderOffset> UnwindContextStorage<R> for SmallRows {
     type Rules = [(Register, RegisterRule<R>); RULES];

@@ -1,6 +1,6 @@
 //! Reads the unwinding data of an ELF file, from memory into which it is loaded or from the file.
 //!
-//! Called by `modules` for this process, and by `observed` for others. Of this process, the memory
+//! Called by the sampler, for its own process and for observed ones. Of this process, the memory
 //! is read rather than the file: all the data is loaded anyway, the file may have been replaced,
 //! deleted or hidden by a sandbox, and modules without a file (vdso) are read the same way. Of
 //! another process, which may have ended, the file is read. The data is copied, because a library
@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::frame_index;
-use super::function_starts::FunctionStarts;
-use crate::sys::native::memory::OwnMemory;
+use crate::frame_index;
+use crate::function_starts::FunctionStarts;
+use crate::section::{Section, u16_at, u32_at, u64_at};
 
 mod sections;
 
@@ -28,44 +28,34 @@ const EXECUTABLE: u32 = 1;
 const MAX_TABLES: u64 = 64 << 20;
 const MAX_NOTES: u64 = 1 << 16;
 
-/// A section of a loaded file: its addresses in the file's own numbering, and its bytes.
-#[derive(Clone, Debug)]
-pub(super) struct Section {
-    pub(super) addresses: Range<u64>,
-    pub(super) bytes: Arc<[u8]>,
-}
-
 /// A loaded file. Addresses are the file's own; `bias` was added to them on loading.
 #[derive(Clone, Debug)]
-pub(super) struct Image {
-    pub(super) bias: u64,
+pub struct Image {
+    /// What was added to its addresses.
+    pub bias: u64,
     /// From the first loaded address to the end of the last.
-    pub(super) addresses: Range<u64>,
-    pub(super) build_id: Vec<u8>,
+    pub addresses: Range<u64>,
+    /// Identifies its contents; empty if it has none.
+    pub build_id: Vec<u8>,
     /// The addresses of its code, and the place of the code in the file.
-    pub(super) code: Arc<[CodeRange]>,
+    pub code: Arc<[CodeRange]>,
     /// The index of the unwinding tables, and the tables themselves.
-    pub(super) tables: Option<(Section, Section)>,
+    pub tables: Option<(Section, Section)>,
 }
 
 /// A segment with code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CodeRange {
-    pub(super) addresses: Range<u64>,
+pub struct CodeRange {
+    /// The file's own addresses.
+    pub addresses: Range<u64>,
     /// The offset of its first byte in the file.
-    pub(super) offset: u64,
+    pub offset: u64,
 }
 
 /// Bytes with addresses.
-pub(super) trait ReadBytes {
+pub trait ReadBytes {
     /// Fills `room` with the readable bytes from `address` on; returns their number.
     fn read(&self, address: u64, room: &mut [u8]) -> usize;
-}
-
-impl ReadBytes for OwnMemory {
-    fn read(&self, address: u64, room: &mut [u8]) -> usize {
-        Self::read(self, address, room)
-    }
 }
 
 /// The bytes of a file; the addresses are offsets in it.
@@ -119,13 +109,15 @@ impl Segment {
 }
 
 impl Image {
-    /// Reads the file whose first bytes are loaded at `header`.
-    pub(super) fn read(memory: &OwnMemory, header: u64) -> Option<Self> {
+    /// Reads the file whose first bytes are loaded at `header`. `None` if it is not an ELF file of
+    /// 64 bits.
+    pub fn read(memory: &impl ReadBytes, header: u64) -> Option<Self> {
         Self::from_segments(memory, &read_segments(memory, header)?, header)
     }
 
-    /// Reads a file that is not loaded. Its bias is 0.
-    pub(super) fn read_file(file: &std::fs::File) -> Option<Self> {
+    /// Reads a file that is not loaded. Its bias is 0. `None` if it is not an ELF file of 64 bits.
+    #[must_use]
+    pub fn read_file(file: &std::fs::File) -> Option<Self> {
         let segments = read_segments(file, 0)?;
         let loads = segments.iter().filter(|segment| segment.kind == LOAD);
         let loads: Vec<_> = loads.copied().collect();
@@ -175,14 +167,15 @@ impl Image {
     }
 
     /// The starts of the functions that the tables describe.
-    pub(super) fn functions(&self) -> Option<FunctionStarts> {
+    #[must_use]
+    pub fn functions(&self) -> Option<FunctionStarts> {
         let (index, entries) = self.tables.as_ref()?;
         FunctionStarts::new(index, entries)
     }
 
     /// Adds the unwinding tables if only the section headers of the file name them: a linker may
     /// leave out their index. `memory` has the loaded bytes.
-    pub(super) fn find_tables(&mut self, file: &std::fs::File, memory: &impl ReadBytes) {
+    pub fn find_tables(&mut self, file: &std::fs::File, memory: &impl ReadBytes) {
         if self.tables.is_none()
             && let Some(section) = sections::allocated(file, b".eh_frame")
         {
@@ -316,36 +309,15 @@ fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes
-        .get(at..)?
-        .first_chunk()
-        .map(|word| u16::from_ne_bytes(*word))
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes
-        .get(at..)?
-        .first_chunk()
-        .map(|word| u32::from_ne_bytes(*word))
-}
-
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes
-        .get(at..)?
-        .first_chunk()
-        .map(|word| u64::from_ne_bytes(*word))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::maps::Maps;
     use super::*;
+    use profiler_sys::Maps;
 
     #[test]
     fn every_loaded_file_of_this_process_has_tables_and_the_program_a_build_id() {
         let mut maps = Maps::default();
-        let memory = OwnMemory::open();
+        let memory = std::fs::File::open("/proc/self/mem").unwrap();
         maps.read().unwrap();
         let here = maps.at(build_id as *const () as u64).unwrap();
         let header = maps

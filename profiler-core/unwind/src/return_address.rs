@@ -1,6 +1,6 @@
 //! Decides whether an address can be a return address: the instruction before it is a call.
 //!
-//! Used by `unwind` for every address that it takes from a stack, and by `without_tables` to tell a
+//! Used by `walk` for every address that it takes from a stack, and by `without_tables` to tell a
 //! frame from other data. A return address of the kernel's is the exception: a signal handler
 //! returns to the instructions that end it.
 //!
@@ -9,15 +9,15 @@
 use std::cell::Cell;
 
 /// The bytes before a return address that are decoded: the longest call has 7.
-pub(super) const BEFORE: usize = 8;
+pub(crate) const BEFORE: usize = 8;
 /// The bytes after it.
-pub(super) const AFTER: usize = 9;
+pub(crate) const AFTER: usize = 9;
 /// The binary logarithm of the number of addresses that are kept.
 const KEPT_BITS: u32 = 10;
 
 /// What is known of an address on a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// The instruction before it is a call.
     BehindCall,
     /// A signal handler returns to it.
@@ -30,7 +30,7 @@ pub(super) enum Standing {
 
 /// The instruction before a return address, if it is a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(crate) enum Call {
     /// Calls this address.
     To(u64),
     /// Calls the function whose address is at this address. Only x86-64 has such an instruction.
@@ -43,7 +43,7 @@ pub(super) enum Call {
 /// The call whose last bytes are `before` and that returns to `address`, on x86-64. `is_code` tells
 /// whether there can be a function at an address.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn call(
+pub(crate) fn call(
     before: [u8; BEFORE],
     address: u64,
     is_code: impl Fn(u64) -> bool,
@@ -72,14 +72,14 @@ pub(super) fn call(
 }
 
 /// The address at a distance from the next instruction, as x86-64 encodes it.
-pub(super) fn relative(next: u64, distance: [u8; 4]) -> u64 {
+pub(crate) fn relative(next: u64, distance: [u8; 4]) -> u64 {
     next.wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
 }
 
 /// The call whose last bytes are `before` and that returns to `address`, on aarch64: `bl`, `blr`, or
 /// `blr` with a signed address.
 #[cfg(target_arch = "aarch64")]
-pub(super) fn call(
+pub(crate) fn call(
     before: [u8; BEFORE],
     address: u64,
     is_code: impl Fn(u64) -> bool,
@@ -114,7 +114,7 @@ fn is_signal_return(code: &[u8]) -> bool {
 
 /// What the code around an address says of it. `read` fills its room from an address on, and
 /// returns the number of bytes; it finds none if the code cannot be read.
-pub(super) fn standing(
+pub(crate) fn standing(
     address: u64,
     read: impl Fn(u64, &mut [u8]) -> usize,
     is_code: impl Fn(u64) -> bool,
@@ -144,10 +144,10 @@ pub(super) fn standing(
 
 /// What was found out about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) standing: Standing,
+pub(crate) struct Facts {
+    pub(crate) standing: Standing,
     /// Whether the unwinding tables describe the function that is called from there.
-    pub(super) is_covered: bool,
+    pub(crate) is_covered: bool,
 }
 
 const NOTHING: Facts = Facts {
@@ -160,15 +160,15 @@ type Kept = Cell<(u32, u64, Facts)>;
 
 /// What was found out about the addresses that were met last.
 #[derive(Debug)]
-pub(super) struct KeptFacts(Box<[Kept]>);
+pub(crate) struct KeptFacts(Box<[Kept]>);
 
 impl KeptFacts {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(vec![Cell::new((0, 0, NOTHING)); 1 << KEPT_BITS].into())
     }
 
     /// What was found out about an address. `find` finds it out, and says whether it is to be kept.
-    pub(super) fn get(
+    pub(crate) fn get(
         &self,
         modules: u32,
         address: u64,

@@ -23,9 +23,11 @@ const MAX_TEXTS: u64 = 4096;
 const MAX_PAIRS: u64 = 64;
 /// The type of the pair that has the size of a page.
 const AT_PAGESZ: u64 = 6;
+/// The largest page of a system.
+const MAX_PAGE: u64 = 64 << 10;
 
 /// Whether a stack pointer is that of a program's first function.
-pub(super) fn is_program_start(sp: u64, read: &dyn Fn(u64) -> Result<u64, ()>) -> bool {
+pub(crate) fn is_program_start(sp: u64, read: &dyn Fn(u64) -> Result<u64, ()>) -> bool {
     let first = sp & !7;
     let mut places = (0..=WORDS_OF_START).filter_map(|word| place(first, word));
     places.any(|place| is_initial_stack(place, read) == Some(true))
@@ -50,9 +52,12 @@ fn is_initial_stack(count_at: u64, read: &dyn Fn(u64) -> Result<u64, ()>) -> Opt
 
 /// Whether an auxiliary vector is at an address: it tells the size of the system's pages.
 fn is_auxiliary_vector(start: u64, word: &dyn Fn(u64) -> Option<u64>) -> bool {
-    let page_size = crate::sys::page_size();
     let kind = |pair: u64| place(start, pair * 2).and_then(word);
     let value = |pair: u64| place(start, pair * 2 + 1).and_then(word);
     let mut pairs = (0..MAX_PAIRS).take_while(|pair| kind(*pair).is_some_and(|kind| kind != 0));
-    pairs.any(|pair| kind(pair) == Some(AT_PAGESZ) && value(pair) == Some(page_size))
+    pairs.any(|pair| kind(pair) == Some(AT_PAGESZ) && value(pair).is_some_and(is_page_size))
+}
+
+fn is_page_size(size: u64) -> bool {
+    size.is_power_of_two() && (4096..=MAX_PAGE).contains(&size)
 }

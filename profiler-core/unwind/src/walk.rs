@@ -1,178 +1,51 @@
 //! Unwinds registers and a piece of stack into frames. Allocates nothing, takes no lock, and causes
 //! no fault.
 //!
-//! Used by the sampler's thread with a copied stack, and by [`super::self_unwind`] with the calling
-//! thread's own. The immutable [`Snapshot`] holds all data about modules.
+//! Called by the sampler's thread with a copied stack, and by a thread that captures its own. The
+//! immutable [`ModuleSnapshot`] holds all data about modules.
+//!
+//! Invariants: any registers, words, tables and code are accepted; a stack that cannot be unwound to
+//! its end is marked.
 
-use framehop::{
-    CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, Module, UnwindRegsNative,
-    Unwinder, UnwinderNative,
-};
+use framehop::{CacheNative, Error, FrameAddress, UnwindRegsNative, Unwinder};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
-use super::PlacedFrame;
-use super::calls::{CodeReader, FunctionMap};
-use super::elf::{CodeRange, Image};
-use super::frame_pointer::WaitingFunction;
-use super::function_starts::FunctionStarts;
-use super::generated_code::{Epilogue, GeneratedCode};
-use super::native_registers::{
-    frame_pointer, native, set_frame_pointer, set_stack_pointer, stack_pointer,
+use crate::calls::{CodeReader, FunctionMap};
+use crate::frame::UnwoundFrame;
+use crate::frame_pointer::WaitingFunction;
+use crate::generated_code::{Epilogue, GeneratedCode};
+use crate::registers::{
+    Registers, frame_pointer, native, set_frame_pointer, set_stack_pointer, stack_pointer,
 };
-use super::return_address::{Facts, KeptFacts, Standing, standing};
-use super::storage::SmallRows;
-use super::without_tables::Uncovered;
-use crate::entry::stack::Frame;
-use crate::ids::DefinitionId;
-use crate::sync::fixed::{AtomicU32, Ordering};
-use crate::sys::native::machine::Registers;
-
-type Tables = UnwinderNative<Arc<[u8]>, SmallRows>;
-
-/// A file with code, and its number in the pool.
-#[derive(Clone, Debug)]
-pub(super) struct Placed {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// The address at which the file's address 0 is loaded; may wrap around (two's complement).
-    pub(super) bias: u64,
-    pub(super) id: DefinitionId,
-    /// Its code, by the file's own addresses.
-    pub(super) code: Arc<[CodeRange]>,
-    /// The starts of its functions. `None` if the file does not list them.
-    pub(super) functions: Option<FunctionStarts>,
-}
-
-impl Placed {
-    /// Whether a function with unwinding tables contains an address.
-    fn is_covered(&self, address: u64) -> bool {
-        let starts = self.functions.as_ref();
-        starts.is_some_and(|starts| starts.containing(address.wrapping_sub(self.bias)).is_some())
-    }
-
-    /// Whether the code of the file contains an address.
-    fn is_executable(&self, address: u64) -> bool {
-        let address = address.wrapping_sub(self.bias);
-        self.code
-            .iter()
-            .any(|code| code.addresses.contains(&address))
-    }
-}
-
-/// The modules at one moment. Immutable: a newer one replaces it.
-pub(crate) struct Snapshot {
-    /// Distinguishes it from other snapshots, also of other processes.
-    number: u32,
-    tables: Tables,
-    /// Sorted by address.
-    modules: Vec<Placed>,
-    /// The main thread's stack, from its lowest possible address to its upper end.
-    pub(super) main_stack: (u64, u64),
-}
-
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("modules", &self.modules)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Snapshot {
-    /// Makes a snapshot of these modules.
-    pub(super) fn new(mut modules: Vec<(Placed, &Image)>, main_stack: (u64, u64)) -> Self {
-        modules.sort_unstable_by_key(|(placed, _)| placed.start);
-        let mut tables = Tables::new();
-        for (placed, image) in &modules {
-            tables.add_module(module_of(placed, image));
-        }
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        Self {
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            tables,
-            modules: modules.into_iter().map(|(placed, _)| placed).collect(),
-            main_stack,
-        }
-    }
-
-    /// The module that contains an address.
-    pub(super) fn module(&self, address: u64) -> Option<&Placed> {
-        let after = self
-            .modules
-            .partition_point(|module| module.start <= address);
-        self.modules
-            .get(after.checked_sub(1)?)
-            .filter(|module| address < module.end)
-    }
-
-    /// Like [`Self::module`]; faster if `last` contains the address, as for most callers on a
-    /// stack.
-    fn module_near<'a>(&'a self, last: Option<&'a Placed>, address: u64) -> Option<&'a Placed> {
-        last.filter(|last| (last.start..last.end).contains(&address))
-            .or_else(|| self.module(address))
-    }
-}
-
-/// The frame of an address in this module.
-fn frame_in(module: Option<&Placed>, address: u64) -> Frame {
-    match module {
-        Some(module) if !module.id.is_none() => {
-            Frame::Code(module.id, address.wrapping_sub(module.bias))
-        }
-        _ => Frame::Unknown(address),
-    }
-}
-
-impl FunctionMap for Snapshot {
-    fn is_code(&self, address: u64) -> bool {
-        self.module(address).is_some()
-    }
-
-    fn function_start(&self, address: u64) -> Option<u64> {
-        let module = self.module(address)?;
-        let start = module
-            .functions
-            .as_ref()?
-            .containing(address.wrapping_sub(module.bias))?;
-        Some(start.wrapping_add(module.bias))
-    }
-}
-
-fn module_of(placed: &Placed, image: &Image) -> Module<Arc<[u8]>> {
-    let mut sections = ExplicitModuleSectionInfo {
-        base_svma: image.addresses.start,
-        ..Default::default()
-    };
-    if let Some((index, frames)) = &image.tables {
-        sections.eh_frame_hdr_svma = Some(index.addresses.clone());
-        sections.eh_frame_hdr = Some(Arc::clone(&index.bytes));
-        sections.eh_frame_svma = Some(frames.addresses.clone());
-        sections.eh_frame = Some(Arc::clone(&frames.bytes));
-    }
-    Module::new(
-        String::new(),
-        placed.start..placed.end,
-        placed.start,
-        sections,
-    )
-}
+use crate::return_address::{Facts, KeptFacts, Standing, standing};
+use crate::snapshot::{ModuleSnapshot, PlacedModule};
+use crate::stack_words::StackWords;
+use crate::storage::SmallRows;
+use crate::without_tables::Uncovered;
 
 /// The unwinder's cache across stacks; about 40 KiB.
-pub(super) struct Cache {
+pub struct UnwindCache {
     rules: CacheNative<SmallRows>,
     facts: KeptFacts,
 }
 
-impl std::fmt::Debug for Cache {
+impl std::fmt::Debug for UnwindCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Cache")
+        f.write_str("UnwindCache")
     }
 }
 
-impl Cache {
-    pub(super) fn new() -> Self {
+impl Default for UnwindCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl UnwindCache {
+    /// Makes an empty cache.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             rules: CacheNative::new_in(),
             facts: KeptFacts::new(),
@@ -180,81 +53,60 @@ impl Cache {
     }
 }
 
-/// A source of a stack's words.
-pub(super) trait StackWords {
-    /// The word at an address of the stack, if available.
-    fn word(&self, address: u64) -> Option<u64>;
-    /// Whether the address is in the stack but beyond the available piece.
-    fn is_beyond(&self, address: u64) -> bool;
-}
-
-/// A copy of the start of a stack.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copied<'a> {
-    /// The address it was copied from.
-    pub(super) start: u64,
-    pub(super) words: &'a [u64],
-    /// Whether the stack was longer than the copy.
-    pub(super) is_cut: bool,
-}
-
-impl StackWords for Copied<'_> {
-    fn word(&self, address: u64) -> Option<u64> {
-        let offset = address
-            .checked_sub(self.start)
-            .filter(|offset| offset % 8 == 0)?;
-        self.words.get(usize::try_from(offset / 8).ok()?).copied()
-    }
-
-    fn is_beyond(&self, address: u64) -> bool {
-        let end = self.start.saturating_add(self.words.len() as u64 * 8);
-        // A frame may reach a limited distance past the end of the piece.
-        self.is_cut && address >= end && address - end < 1 << 20
-    }
-}
-
 /// The result of unwinding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Walked {
+pub struct Walked {
     /// The number of frames, which are at the end of the buffer, outermost first.
-    pub(super) len: usize,
+    pub len: usize,
     /// Whether outer frames are missing.
-    pub(super) cut: bool,
+    pub cut: bool,
     /// Whether a frame could not be unwound.
-    pub(super) failed: bool,
+    pub failed: bool,
     /// The innermost address in no known module.
-    pub(super) unknown: Option<u64>,
+    pub unknown: Option<u64>,
     /// Whether the unwinder failed for lack of a frame pointer and may have stored a wrong rule in
     /// its cache.
-    pub(super) has_spoiled_cache: bool,
+    pub has_spoiled_cache: bool,
 }
 
 /// The value of an unknown frame pointer. Unwinding with it fails.
-pub(super) const UNKNOWN_FRAME_POINTER: u64 = 8;
+pub const UNKNOWN_FRAME_POINTER: u64 = 8;
 
 /// A stack, and the registers with which unwinding begins.
 #[derive(Clone, Copy)]
-pub(super) struct StackToWalk<'a, S> {
-    pub(super) registers: Registers,
-    pub(super) words: &'a S,
+pub struct StackToWalk<'a, S> {
+    /// Where the thread is.
+    pub registers: Registers,
+    /// The words of the stack.
+    pub words: &'a S,
     /// The code of the process, if the frame pointer is unknown because the thread waits.
-    pub(super) code: Option<&'a CodeReader<'a>>,
+    pub code: Option<&'a CodeReader<'a>>,
     /// The generated code of the process, if it is to be read.
-    pub(super) generated: Option<GeneratedCode<'a>>,
+    pub generated: Option<GeneratedCode<'a>>,
+}
+
+impl<S> std::fmt::Debug for StackToWalk<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StackToWalk")
+            .field("registers", &self.registers)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Unwinds from the innermost frame out. The frames are stored at the end of `frames`, outermost
-/// first. If not all fit, the outermost are left out.
-pub(super) fn walk<S: StackWords>(
-    snapshot: &Snapshot,
-    cache: &mut Cache,
+/// first, each made by `frame_of`. If not all fit, the outermost are left out.
+pub fn walk<S: StackWords, F>(
+    snapshot: &ModuleSnapshot,
+    cache: &mut UnwindCache,
     stack: StackToWalk<'_, S>,
-    frames: &mut [PlacedFrame],
+    frames: &mut [F],
+    frame_of: fn(UnwoundFrame) -> F,
 ) -> Walked {
     let mut walked = Walked::default();
     let waits = stack.registers.fp == UNKNOWN_FRAME_POINTER;
     let mut walk = AssertUnwindSafe(&mut walked);
-    let body = AssertUnwindSafe(|| walk_unguarded(snapshot, cache, stack, frames, &mut walk));
+    let body =
+        AssertUnwindSafe(|| walk_unguarded(snapshot, cache, stack, (frames, frame_of), &mut walk));
     // framehop has no unsafe code, but table contents may make it index out of bounds and panic.
     let body = catch_unwind(body);
     walked.failed |= body.is_err() || (waits && has_lost_link(&walked));
@@ -268,11 +120,11 @@ const fn has_lost_link(walked: &Walked) -> bool {
     cfg!(target_arch = "aarch64") && walked.len == 1
 }
 
-fn walk_unguarded<S: StackWords>(
-    snapshot: &Snapshot,
-    cache: &mut Cache,
+fn walk_unguarded<S: StackWords, F>(
+    snapshot: &ModuleSnapshot,
+    cache: &mut UnwindCache,
     stack: StackToWalk<'_, S>,
-    frames: &mut [PlacedFrame],
+    (frames, frame_of): (&mut [F], fn(UnwoundFrame) -> F),
     walked: &mut Walked,
 ) {
     let mut regs = native(stack.registers);
@@ -301,7 +153,7 @@ fn walk_unguarded<S: StackWords>(
             walked.cut = true;
             return;
         };
-        *place = (frame_in(walk.module, at.address()), stack_pointer(&regs));
+        *place = frame_of(frame_in(walk.module, at.address(), stack_pointer(&regs)));
         walked.len += 1;
         if !walk.is_in_module(at) {
             walked.unknown = walked.unknown.or(Some(at.address()));
@@ -331,15 +183,25 @@ fn walk_unguarded<S: StackWords>(
     }
 }
 
+/// The frame of an address in this module.
+fn frame_in(module: Option<&PlacedModule>, address: u64, sp: u64) -> UnwoundFrame {
+    let numbered = module.filter(|module| module.number.is_some());
+    UnwoundFrame {
+        module: numbered.and_then(|module| module.number),
+        address: numbered.map_or(address, |module| address.wrapping_sub(module.bias)),
+        sp,
+    }
+}
+
 /// One walk of a stack.
 struct Walk<'a, S> {
-    snapshot: &'a Snapshot,
-    cache: &'a mut Cache,
+    snapshot: &'a ModuleSnapshot,
+    cache: &'a mut UnwindCache,
     stack: StackToWalk<'a, S>,
     /// Whether the last word that was not available is beyond the available piece.
     beyond: Cell<bool>,
     /// The module of the present frame.
-    module: Option<&'a Placed>,
+    module: Option<&'a PlacedModule>,
     /// Whether the innermost function had a frame pointer that was not null.
     has_link: Cell<bool>,
 }
@@ -463,7 +325,7 @@ impl<'a, S: StackWords> Walk<'a, S> {
     }
 
     /// What is known of an address in this module, or in none.
-    fn find_standing(&self, module: Option<&Placed>, address: u64) -> Standing {
+    fn find_standing(&self, module: Option<&PlacedModule>, address: u64) -> Standing {
         let found = match (module, self.stack.code, self.stack.generated) {
             (Some(module), ..) if !module.is_executable(address.wrapping_sub(1)) => {
                 Some(Standing::Elsewhere)
@@ -527,7 +389,7 @@ fn run_epilogue(
 #[cold]
 #[inline(never)] // a capture on the program's own thread does not need this stack space
 fn find_frame_pointer<S: StackWords>(
-    snapshot: &Snapshot,
+    snapshot: &ModuleSnapshot,
     stack: &StackToWalk<'_, S>,
     code: &CodeReader<'_>,
     at: FrameAddress,
