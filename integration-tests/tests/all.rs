@@ -44,6 +44,7 @@ mod agent_streams;
 mod agent_unprofiled;
 mod alerts;
 mod captures;
+mod captures_on_signs;
 mod clocks;
 mod closed_descriptors;
 mod closed_descriptors_parent;

@@ -55,7 +55,8 @@ pub use live::{LiveError, LiveOptions, LiveServer, MetricsPage, MetricsText};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use process_table::{
-    Deadlock, DeadlockedWait, ProcessDeath, ProcessReport, ProcessState, SessionSummary, UnprofiledProcess,
+    Deadlock, DeadlockedWait, ProcessDeath, ProcessReport, ProcessState, SessionSummary,
+    UnprofiledProcess,
 };
 pub use profiler_core as core;
 #[doc(inline)]
