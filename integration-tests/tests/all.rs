@@ -48,6 +48,7 @@ mod captures_on_signs;
 mod clocks;
 mod closed_descriptors;
 mod closed_descriptors_parent;
+mod command_capture;
 mod command_ends;
 mod command_info;
 mod command_inheritance;
