@@ -27,6 +27,9 @@ const KEPT: usize = 16;
 /// The time that a profile of a signal shows if the user chooses none.
 const LAST: Duration = Duration::from_secs(10);
 
+/// The time after which the socket is tried again if the system refuses a client.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Raised when the chosen signal arrives.
 static ASKED: CaptureFlag = CaptureFlag::new();
 
@@ -111,7 +114,6 @@ impl CaptureOnSignalArgs {
     }
 }
 
-#[cfg(unix)]
 const fn number(signal: ChosenSignal) -> i32 {
     match signal {
         ChosenSignal::Usr1 => libc::SIGUSR1,
@@ -146,8 +148,13 @@ pub(super) fn serve(session: &Session, shape: Shape) {
     let sources = session.engine_sources();
     // An error: there is no thread for it.
     let _ = spawn_quiet("profiler-ask", move || {
-        while let Ok(connection) = listener.accept() {
-            let _ = answer(connection, &sources, &shape); // an error: the client has gone
+        loop {
+            match listener.accept() {
+                // An error: the client has gone.
+                Ok(connection) => drop(answer(connection, &sources, &shape)),
+                // The system has no descriptor left, for example.
+                Err(_) => std::thread::sleep(PAUSE),
+            }
         }
     });
 }

@@ -61,7 +61,8 @@ impl CapturePolicy {
         self
     }
 
-    /// Sets how much time before the capture a profile shows.
+    /// Sets how much time before the capture a profile shows. The profile of an alert shows the slow
+    /// runs also if they began earlier.
     pub const fn last(mut self, time: Duration) -> Self {
         self.last = Some(time);
         self
@@ -126,10 +127,10 @@ impl CapturePolicy {
         })
     }
 
-    /// A capture as this policy wants it.
-    pub(super) fn prepare(&self, capture: Capture) -> Capture {
+    /// A capture as this policy wants it, which shows at least this much time.
+    pub(super) fn prepare(&self, capture: Capture, at_least: Duration) -> Capture {
         let capture = match self.last {
-            Some(time) => capture.last(time),
+            Some(time) => capture.last(time.max(at_least)),
             None => capture,
         };
         match &self.configure {

@@ -89,7 +89,8 @@ impl CaptureTrigger {
     }
 
     /// A group of any process is slower than these rules allow. The profile has a marker for each
-    /// slow run. While the captures exist, all groups are read five times a second.
+    /// slow run. It is written when the rules have collected alerts for their buffering time, one
+    /// second by default. While the captures exist, all groups are read five times a second.
     pub fn alert(rules: AlertRules) -> Self {
         Self(vec![Kind::Alert(rules)])
     }
@@ -110,7 +111,8 @@ impl CaptureTrigger {
         Self::death(Deaths::Crashes)
     }
 
-    /// A process of the session ends in this way. The profile has its last data.
+    /// A process of the session ends in this way. The profile has its last data. The end of a process
+    /// that has joined by itself may have an unknown status, which only [`Deaths::All`] includes.
     pub fn death(deaths: Deaths) -> Self {
         Self(vec![Kind::Death(deaths)])
     }

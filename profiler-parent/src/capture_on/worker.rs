@@ -142,11 +142,14 @@ impl Worker {
             .new_path(self.captures.time.date_of(now), cause.word());
         let write = || {
             let capture = Capture::new(Arc::clone(&self.captures));
-            let capture = match cause {
-                CaptureCause::Alert(alert) => capture.slow_runs(alert.id.pool, slow_runs(alert)),
-                _ => capture,
+            let (capture, at_least) = match cause {
+                CaptureCause::Alert(alert) => (
+                    capture.slow_runs(alert.id.pool, slow_runs(alert)),
+                    between(alert.from, now),
+                ),
+                _ => (capture, Duration::ZERO),
             };
-            self.policy.prepare(capture).save(path)
+            self.policy.prepare(capture, at_least).save(path)
         };
         let written = catch_unwind(AssertUnwindSafe(write));
         let written = written.unwrap_or(Err(CaptureError::Panicked));
@@ -175,4 +178,9 @@ impl Worker {
             let _ = catch_unwind(AssertUnwindSafe(|| listener(&notice)));
         }
     }
+}
+
+fn between(from: SessionNs, to: SessionNs) -> Duration {
+    let ns = to.0.saturating_sub(from.0);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(0))
 }
