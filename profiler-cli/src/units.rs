@@ -57,6 +57,23 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Parses a number with a unit of time, such as `90s`, `30m`, `6h` or `7d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a number with s, m, h or d".to_owned();
+    let (number, unit) = text
+        .split_at_checked(text.len().saturating_sub(1))
+        .ok_or_else(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    Ok(Duration::from_secs(u64::from(number) * seconds))
+}
+
 /// Parses an address such as `127.0.0.1:8080`, or `8080` for the same one.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text
@@ -108,6 +125,15 @@ mod tests {
         );
         for wrong in ["", "localhost", "70000", "127.0.0.1"] {
             assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_number_with_a_unit() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        for text in ["", "h", "5", "5x", "-5m", "1.5h", "5µ"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 

@@ -15,12 +15,14 @@
 
 pub mod alerts;
 pub mod capture;
+pub mod capture_on;
 mod controller;
 mod gather;
 mod generated_code;
 pub mod groups;
 #[doc(hidden)]
 pub mod internal;
+mod kept_files;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
@@ -41,6 +43,10 @@ pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOp
 pub use capture::{
     Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
 };
+pub use capture_on::{
+    CaptureCause, CaptureCounts, CaptureFlag, CaptureNotice, CaptureOnError, CapturePolicy,
+    CaptureTrigger, Deaths, TriggeredCaptures,
+};
 pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
@@ -49,7 +55,8 @@ pub use live::{LiveError, LiveOptions, LiveServer, MetricsPage, MetricsText};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use process_table::{
-    Deadlock, DeadlockedWait, ProcessReport, ProcessState, SessionSummary, UnprofiledProcess,
+    Deadlock, DeadlockedWait, ProcessDeath, ProcessReport, ProcessState, SessionSummary,
+    UnprofiledProcess,
 };
 pub use profiler_core as core;
 #[doc(inline)]

@@ -36,6 +36,7 @@ pub use own_process::NotRecorded;
 
 use crate::alerts::{AlertRules, AlertSources, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::{Capture, CaptureSources};
+use crate::capture_on::{CaptureOnError, CapturePolicy, CaptureTrigger, TriggeredCaptures};
 use crate::controller::MemoryLimit;
 use crate::gather::state::Patience;
 use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
@@ -295,6 +296,24 @@ impl Session {
     /// captures queue.
     pub fn capture(&self) -> Capture {
         Capture::new(Arc::clone(&self.captures))
+    }
+
+    /// Captures a profile whenever `trigger` has a sign, as `policy` allows, until the returned value
+    /// is dropped or the session ends. For programs that run for weeks: [`crate::capture_on`].
+    ///
+    /// Looks for signs ten times a second, on a thread of the profiler, which also writes the
+    /// profiles. No thread of the application waits for it.
+    ///
+    /// # Errors
+    /// [`CaptureOnError`]; nothing is captured then.
+    pub fn capture_on(
+        &self,
+        trigger: CaptureTrigger,
+        policy: CapturePolicy,
+    ) -> Result<TriggeredCaptures, CaptureOnError> {
+        let captures = Arc::clone(&self.captures);
+        let start_alerts = |rules| self.alerts(rules, EvidenceOptions::none());
+        TriggeredCaptures::start(captures, trigger, policy, &start_alerts)
     }
 
     /// Observes what all processes record from now on, in batches every 200 ms. Includes processes

@@ -3,7 +3,7 @@
 //! Used by [`crate::spawn`], and by all code that opens or reads files of others. `linux`,
 //! `code_files`, `other_process` and `whereabouts` are complete; `portable` is the basis for all
 //! other systems, and is compiled and tested on Linux with `--cfg profiler_portable`. Both sides
-//! export the same names.
+//! export the same names. `chosen_signal` is for all systems.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -13,6 +13,7 @@ mod imp;
 #[path = "portable.rs"]
 mod imp;
 
+pub(crate) mod chosen_signal;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -56,7 +57,7 @@ pub(crate) fn signal_by_number(_: &std::process::Child, _: i32) -> std::io::Resu
 }
 
 /// The resource usage of a process, as the system counts it.
-#[cfg(feature = "live")]
+#[cfg_attr(not(feature = "live"), allow(dead_code))] // the processor time
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Processor time of all its threads, including ended ones.
