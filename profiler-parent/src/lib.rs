@@ -16,6 +16,7 @@
 pub mod alerts;
 pub mod capture;
 mod controller;
+mod env_session;
 mod gather;
 mod generated_code;
 pub mod groups;
@@ -41,6 +42,7 @@ pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOp
 pub use capture::{
     Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
 };
+pub use env_session::{EnvSession, EnvSessionError};
 pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
@@ -53,19 +55,22 @@ pub use process_table::{
 };
 pub use profiler_core as core;
 #[doc(inline)]
+pub use ipc_protocol::environment::{StartupError, WriteAt};
+#[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};
 #[doc(no_inline)]
 pub use profiler_core::recording_names::*;
 #[doc(inline)]
 pub use profiler_core::session::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
-pub use profiler_core::session::{Features, SampleSource};
+pub use profiler_core::session::{FeatureUnavailable, Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, group, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
+pub use sys::SignalTaken;
 
 pub mod label {
     //! Labels: see [`profiler_core::label`](mod@profiler_core::label). The attribute is for

@@ -13,6 +13,8 @@ mod imp;
 #[path = "portable.rs"]
 mod imp;
 
+mod signal_bell;
+
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -25,6 +27,8 @@ pub(crate) use code_files::*;
 pub(crate) use whereabouts::*;
 
 pub(crate) use imp::*;
+pub(crate) use signal_bell::SignalBell;
+pub use signal_bell::SignalTaken;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use other_process::{facts_of, is_running, maps_file, name_of};
 
