@@ -76,8 +76,8 @@ pub enum InitError {
     OwnSession,
     /// `MULTIPROCESS_PROFILER` asks for a session of this process's own, which could not start. Only
     /// in programs that are built with `profiler-startup`.
-    #[error(transparent)]
-    Startup(Box<dyn std::error::Error + Send + Sync>),
+    #[error("MULTIPROCESS_PROFILER asks for a session, which cannot start: {0}")]
+    Startup(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The pool cannot be taken, or recording cannot start. In a forked child of a process in which
     /// the profiler was started, call [`after_fork`](crate::after_fork).
     #[error(transparent)]

@@ -5,7 +5,7 @@
 //! ends the session.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ pub(super) const SIGNAL: i32 = libc::SIGUSR2;
 
 /// The longest sleep between two looks at the signals.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// The number of the last signal, while the thread goes on.
+const GOES_ON: u64 = u64::MAX;
 
 /// What became of a profile.
 type Written = Result<CaptureReport, CaptureError>;
@@ -96,9 +99,9 @@ pub(super) struct Writer {
 #[derive(Debug)]
 enum Stop {
     /// The channel is disconnected.
-    Channel { _end: Sender<()> },
-    /// The flag is set, and the bell is rung.
-    Flag(Arc<AtomicBool>, SignalBell),
+    Channel(Sender<()>),
+    /// The number of signals until then is set, and the bell is rung.
+    Bell(Arc<AtomicU64>, SignalBell),
 }
 
 impl Writer {
@@ -112,15 +115,15 @@ impl Writer {
             WriteAt::After(time) => {
                 let (end, ended) = bounded(0);
                 let body = move || write_after(&shared, time, &ended);
-                (Stop::Channel { _end: end }, Box::new(body))
+                (Stop::Channel(end), Box::new(body))
             }
             WriteAt::Signal => {
                 let bell = SignalBell::install(SIGNAL)?;
-                let (seen, over) = (bell.rings(), Arc::new(AtomicBool::new(false)));
-                let stop = Stop::Flag(Arc::clone(&over), bell);
+                let (seen, last) = (bell.rings(), Arc::new(AtomicU64::new(GOES_ON)));
+                let stop = Stop::Bell(Arc::clone(&last), bell);
                 (
                     stop,
-                    Box::new(move || write_at_signals(&shared, bell, seen, &over)),
+                    Box::new(move || write_at_signals(&shared, bell, seen, &last)),
                 )
             }
             _ => return Ok(None),
@@ -135,9 +138,13 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Some(Stop::Flag(over, bell)) = self.stop.take() {
-            over.store(true, Ordering::Release);
-            bell.ring();
+        match self.stop.take() {
+            Some(Stop::Channel(end)) => drop(end),
+            Some(Stop::Bell(last, bell)) => {
+                last.store(bell.rings().into(), Ordering::Release);
+                bell.ring();
+            }
+            None => {}
         }
         // The thread may drop the session last, but not this value.
         if let Some(thread) = self.thread.take() {
@@ -154,18 +161,23 @@ fn write_after(shared: &Shared, time: Duration, ended: &Receiver<()>) {
     }
 }
 
-/// Writes a profile for each signal. Signals that arrive meanwhile cause one more.
-fn write_at_signals(shared: &Shared, bell: SignalBell, mut seen: u32, over: &AtomicBool) {
+/// Writes a profile for each signal up to the number in `last`. Signals that arrive while one is
+/// written cause one more.
+fn write_at_signals(shared: &Shared, bell: SignalBell, mut seen: u32, last: &AtomicU64) {
     loop {
+        // First: the ring that ends the thread is not a signal.
         let rings = bell.rings();
-        if over.load(Ordering::Acquire) {
-            return;
-        }
-        if rings == seen {
-            bell.wait(rings, LONG);
-        } else {
-            seen = rings;
+        let last = last.load(Ordering::Acquire);
+        let is_over = last != GOES_ON;
+        let arrived = u32::try_from(last).unwrap_or(rings);
+        if arrived != seen {
+            seen = arrived;
             shared.save_and_keep();
+        } else if !is_over {
+            bell.wait(rings, LONG);
+        }
+        if is_over {
+            return;
         }
     }
 }
