@@ -1,8 +1,9 @@
 //! An application that no parent starts, and that its environment lets record itself.
 //!
 //! `alone-application HOW WORD…`: with `init`, it calls `profiler_child::init()`, which is that of
-//! `profiler-startup`; with `guard`, it keeps the value of `Session::from_env()` until the end of
-//! `main`. It prints the outcome as one line, records a marker, and obeys the words in order:
+//! `profiler-startup`; with `join`, the same, with a longer wait for a session; with `guard`, it keeps
+//! the value of `Session::from_env()` until the end of `main`. It prints the outcome as one line,
+//! records a marker, and obeys the words in order:
 //!
 //! ```text
 //! threads        before all others: starts a thread, and only then begins
@@ -24,11 +25,15 @@ mod signals;
 
 use std::io::BufRead;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use profiler_child::marker::{MarkerOptions, category};
 use profiler_child::{label, scope, text_marker};
 use profiler_parent::{CaptureError, CaptureReport, EnvSession, Session};
+
+/// Longer than a session takes to answer on a slow machine.
+const LONG: Duration = Duration::from_secs(120);
 
 /// How the application has begun.
 enum Begun {
@@ -71,6 +76,10 @@ fn begin(how: &str) -> anyhow::Result<Begun> {
     match how {
         "init" => {
             println!("{:?}", profiler_child::init());
+            Ok(Begun::Init)
+        }
+        "join" => {
+            println!("{:?}", profiler_child::init_within(LONG));
             Ok(Begun::Init)
         }
         "guard" => {

@@ -189,7 +189,7 @@ fn in_a_forked_process_the_signal_has_its_default_action() -> anyhow::Result<()>
 fn processes_below_a_program_that_begins_with_one_thread_are_in_its_profile() -> anyhow::Result<()>
 {
     let place = Place::new()?;
-    let words = "guard mark above run init mark below variables";
+    let words = "guard mark above run join mark below variables";
     let lines = place.run(Some("out.json"), words)?;
     let variables = "MULTIPROCESS_PROFILER_SESSION";
     assert_eq!(lines, ["started: Exit", "Recording", variables]);

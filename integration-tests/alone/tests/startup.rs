@@ -73,7 +73,7 @@ fn a_forked_process_exits_without_writing_the_profile() -> anyhow::Result<()> {
 #[test]
 fn the_processes_below_are_in_the_profile() -> anyhow::Result<()> {
     let place = Place::new()?;
-    let lines = place.run(Some("out.json"), "init mark above run init mark below exit")?;
+    let lines = place.run(Some("out.json"), "init mark above run join mark below exit")?;
     assert_eq!(lines, ["Started", "Recording"]);
     let profile = place.profile("out.json")?;
     assert_eq!(
@@ -98,18 +98,18 @@ fn a_process_of_a_session_starts_none_of_its_own() -> anyhow::Result<()> {
     own_process!();
     let place = Place::new()?;
     let session = Session::builder().start()?;
-    let mut spawned = place.command(Some("own.json"), "init mark spawned variables exit");
+    let mut spawned = place.command(Some("own.json"), "join mark spawned variables exit");
     spawned.stdout(Stdio::piped());
     let mut spawned = session.spawn("spawned", spawned)?;
     let said = std::io::read_to_string(spawned.stdout.take().unwrap())?;
     let variables = "MULTIPROCESS_PROFILER_SESSION";
     assert_eq!(said.lines().collect::<Vec<_>>(), ["Recording", variables]);
     spawned.wait()?;
-    let mut prepared = place.command(Some("own.json"), "init mark prepared exit");
+    let mut prepared = place.command(Some("own.json"), "join mark prepared exit");
     session.prepare(&mut prepared)?;
     assert_eq!(run(prepared)?.0, ["Recording"]);
     // The variable is for programs that no session records: the same with it.
-    let mut joined = place.command(Some("own.json"), "init mark joined exit");
+    let mut joined = place.command(Some("own.json"), "join mark joined exit");
     joined.envs(session.environment()?);
     assert_eq!(run(joined)?.0, ["Recording"]);
     session.capture().save(place.path("all.json"))?;
