@@ -28,6 +28,7 @@ use crate::own_session::{self, finish};
 /// - `_exit`, `exec` and a signal, such as Ctrl-C, end the process without a profile. Use `at=10s`,
 ///   `at=signal`, or `profiler record`.
 /// - `at=signal` installs a handler for `SIGUSR2`, if the signal has its default action.
+/// - A process runs one session: one that the program starts itself later is refused.
 /// - A call before other threads exist changes the environment of this process, so that the
 ///   processes below it join the session.
 /// - The profile is written to the file that the environment names, with the rights of this process.
