@@ -74,8 +74,8 @@ pub enum InitError {
     /// This process records for a session of its own, which it started before.
     #[error("this process records for a session of its own")]
     OwnSession,
-    /// `MULTIPROCESS_PROFILER` asks for a session of this process's own, which could not start. Only
-    /// in programs that are built with `profiler-startup`.
+    /// `MULTIPROCESS_PROFILER` asks for a session of this process's own, which could not start.
+    /// Only in programs that are built with `profiler-startup`.
     #[error("MULTIPROCESS_PROFILER asks for a session, which cannot start: {0}")]
     Startup(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The pool cannot be taken, or recording cannot start. In a forked child of a process in which

@@ -38,7 +38,7 @@ pub const JOIN_WAIT: Duration = Duration::from_millis(20);
 ///
 /// # Why is it off?
 /// If the variable `MULTIPROCESS_PROFILER_VERBOSE` is set to `1`, a call after which the process
-/// does not record prints the reason: one line on standard error. Otherwise nothing is ever printed.
+/// does not record prints the reason: one line on standard error. Otherwise nothing is printed.
 ///
 /// # A program with no session
 /// The function starts no session. A program that is built with the crate `profiler-startup` in the

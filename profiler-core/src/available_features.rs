@@ -1,7 +1,7 @@
 //! Which features this build records on this system, and why not the others.
 //!
-//! Called by applications, before they start a session. Invariant: starts nothing, and keeps nothing
-//! open.
+//! Called by applications, before they start a session. Invariant: starts nothing, and keeps
+//! nothing open.
 
 use crate::params::Features;
 use crate::sampler;

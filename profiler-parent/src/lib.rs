@@ -46,6 +46,8 @@ pub use env_session::{EnvSession, EnvSessionError};
 pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
+#[doc(inline)]
+pub use ipc_protocol::environment::{StartupError, WriteAt};
 #[cfg(feature = "live")]
 pub use live::{LiveError, LiveOptions, LiveServer, MetricsPage, MetricsText};
 pub use observe::{Filter, ObserveError, Observer};
@@ -54,8 +56,6 @@ pub use process_table::{
     Deadlock, DeadlockedWait, ProcessReport, ProcessState, SessionSummary, UnprofiledProcess,
 };
 pub use profiler_core as core;
-#[doc(inline)]
-pub use ipc_protocol::environment::{StartupError, WriteAt};
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};
 #[doc(no_inline)]

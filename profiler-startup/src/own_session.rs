@@ -58,9 +58,9 @@ pub(crate) fn keep(session: EnvSession) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the session that [`init`](crate::init) has started, and returns what became of its profile, as
-/// [`EnvSession::finish`] does. `None` if there is no such session. For programs that end in another
-/// way than by `exit`, and for those that want the result.
+/// Ends the session that [`init`](crate::init) has started, and returns what became of its profile,
+/// as [`EnvSession::finish`] does. `None` if there is no such session. For programs that end in
+/// another way than by `exit`, and for those that want the result.
 ///
 /// # Errors
 /// [`CaptureError`]; the file is as before then.

@@ -14,25 +14,25 @@ use crate::own_session::{self, finish};
 ///
 /// [`Session::from_env`] describes the variable. If the session cannot start, for example because
 /// the variable is not understood, the process runs on without a profiler, and the result is
-/// [`Status::Off`] with [`InitError::Startup`]. With `MULTIPROCESS_PROFILER_VERBOSE=1`, the reason is
-/// printed, also if the profile cannot be written later.
+/// [`Status::Off`] with [`InitError::Startup`]. With `MULTIPROCESS_PROFILER_VERBOSE=1`, the reason
+/// is printed, also if the profile cannot be written later.
 ///
 /// # At your own risk
 /// A child of a session never waits for a profile. A program that starts its own session does:
 ///
 /// - With `at=exit`, the default, and with `at=10s` before that time, the profile is written inside
-///   of [`std::process::exit`] or after `main`, while other threads go on. The exit takes as long as
-///   that: usually less than a second, and at most two minutes. If the program calls `exit` in a
-///   signal handler that has interrupted `malloc`, it may take these two minutes, and the profile is
-///   lost.
+///   of [`std::process::exit`] or after `main`, while other threads go on. The exit takes as long
+///   as that: usually less than a second, and at most two minutes. If the program calls `exit` in a
+///   signal handler that has interrupted `malloc`, it may take these two minutes, and the profile
+///   is lost.
 /// - `_exit`, `exec` and a signal, such as Ctrl-C, end the process without a profile. Use `at=10s`,
 ///   `at=signal`, or `profiler record`.
 /// - `at=signal` installs a handler for `SIGUSR2`, if the signal has its default action.
 /// - A process runs one session: one that the program starts itself later is refused.
 /// - A call before other threads exist changes the environment of this process, so that the
 ///   processes below it join the session.
-/// - The profile is written to the file that the environment names, with the rights of this process.
-///   Programs with more rights than their parent process ignore the variable.
+/// - The profile is written to the file that the environment names, with the rights of this
+///   process. Programs with more rights than their parent process ignore the variable.
 pub fn init() -> Status {
     init_within(JOIN_WAIT)
 }

@@ -1,9 +1,9 @@
 //! An application that no parent starts, and that its environment lets record itself.
 //!
 //! `alone-application HOW WORD…`: with `init`, it calls `profiler_child::init()`, which is that of
-//! `profiler-startup`; with `join`, the same, with a longer wait for a session; with `guard`, it keeps
-//! the value of `Session::from_env()` until the end of `main`. It prints the outcome as one line,
-//! records a marker, and obeys the words in order:
+//! `profiler-startup`; with `join`, the same, with a longer wait for a session; with `guard`, it
+//! keeps the value of `Session::from_env()` until the end of `main`. It prints the outcome as one
+//! line, records a marker, and obeys the words in order:
 //!
 //! ```text
 //! threads        before all others: starts a thread, and only then begins

@@ -56,7 +56,7 @@ impl Place {
         command
     }
 
-    /// Runs the application to its end, which must be in order, and returns the lines of its output.
+    /// Runs the application to its end, which must be in order. Returns the lines of its output.
     pub(crate) fn run(&self, value: Option<&str>, words: &str) -> anyhow::Result<Vec<String>> {
         let (lines, errors) = run(self.command(value, words))?;
         ensure!(errors.is_empty(), "{errors}");

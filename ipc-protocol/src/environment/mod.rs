@@ -1,5 +1,5 @@
-//! The environment variables of the profiler: the resources that a parent hands to a child at spawn,
-//! the address of a session, the options of a session that a program starts by itself
+//! The environment variables of the profiler: the resources that a parent hands to a child at
+//! spawn, the address of a session, the options of a session that a program starts by itself
 //! ([`STARTUP_VARIABLE`]), and whether it says why it is off ([`VERBOSE_VARIABLE`]).
 //!
 //! The parent builds a [`ChildEnvironment`] per child and puts it into the child's `Command`; the

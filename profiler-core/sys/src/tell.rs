@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Longer lines are cut: a pipe takes this many bytes at once.
 const MAX_BYTES: usize = 512;
 
-/// Writes `line` to standard error, with its control characters replaced. Writes nothing if standard
-/// error is closed, has no reader, or has no room now.
+/// Writes `line` to standard error, with its control characters replaced. Writes nothing if
+/// standard error is closed, has no reader, or has no room now.
 pub fn tell(line: &str) {
     let stderr = std::io::stderr();
     if has_room(stderr.as_fd()) {

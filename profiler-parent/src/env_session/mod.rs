@@ -44,16 +44,16 @@ impl Session {
     /// The value begins with the file of the profile. `%p` stands for the number of the process. A
     /// comma ends the file, and each of the options:
     ///
-    /// | option | meaning | as |
-    /// |---|---|---|
-    /// | `limit=64M` | the memory limit of the session | [`SessionBuilder::memory_limit`] |
-    /// | `duration=30s` | keeps only the last 30 seconds | [`SessionBuilder::duration`] |
-    /// | `interval=2ms` | time between two samples of a thread | [`SessionBuilder::interval`] |
-    /// | `feature=nativeallocations` | records this, too; may be repeated | [`SessionBuilder::feature`] |
-    /// | `filter=worker` | records only threads with such names; may be repeated | [`SessionBuilder::filter`] |
-    /// | `at=exit` | the profile is written when the [`EnvSession`] is dropped; the default | |
-    /// | `at=10s` | the profile is written after ten seconds, or when the [`EnvSession`] is dropped if that is earlier; recording then ends | |
-    /// | `at=signal` | the profile is written at each `SIGUSR2`, and replaces the one before; recording goes on | |
+    /// - `limit=64M`: as [`SessionBuilder::memory_limit`];
+    /// - `duration=30s`, which keeps the last 30 seconds: as [`SessionBuilder::duration`];
+    /// - `interval=2ms`, between two samples of a thread: as [`SessionBuilder::interval`];
+    /// - `feature=nativeallocations`, may be repeated: as [`SessionBuilder::feature`];
+    /// - `filter=worker`, may be repeated: as [`SessionBuilder::filter`];
+    /// - `at=exit`, the default: the profile is written when the [`EnvSession`] is dropped;
+    /// - `at=10s`: the profile is written after ten seconds, or when the [`EnvSession`] is dropped
+    ///   if that is earlier, and recording ends;
+    /// - `at=signal`: the profile is written at each `SIGUSR2`, and replaces the one before.
+    ///   Recording goes on.
     ///
     /// Returns `None` if the variable is not set or empty, and in a process with more rights than
     /// its parent process, such as a set-user-ID program.
@@ -69,10 +69,10 @@ impl Session {
     /// # The signal
     /// With `at=signal`, a handler for `SIGUSR2` is installed if the signal has its default action,
     /// which ends the process, and is not blocked. Otherwise the program, or the one that has
-    /// started it, uses the signal, and the function returns [`EnvSessionError::Signal`]. The handler stays
-    /// installed after the session. If the program installs another handler later, the signal
-    /// writes no profile. A handler interrupts some system calls of the program, such as `poll` and
-    /// `nanosleep` (`EINTR`).
+    /// started it, uses the signal, and the function returns [`EnvSessionError::Signal`]. The
+    /// handler stays installed after the session. If the program installs another handler later,
+    /// the signal writes no profile. A handler interrupts some system calls of the program, such as
+    /// `poll` and `nanosleep` (`EINTR`).
     ///
     /// # Errors
     /// [`EnvSessionError`]; nothing runs then.

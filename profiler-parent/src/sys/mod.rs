@@ -27,10 +27,10 @@ pub(crate) use code_files::*;
 pub(crate) use whereabouts::*;
 
 pub(crate) use imp::*;
-pub(crate) use signal_bell::SignalBell;
-pub use signal_bell::SignalTaken;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use other_process::{facts_of, is_running, maps_file, name_of};
+pub(crate) use signal_bell::SignalBell;
+pub use signal_bell::SignalTaken;
 
 use std::path::PathBuf;
 
