@@ -66,6 +66,11 @@ mod embedding_document {}
 #[doc = include_str!("../../docs/captures.md")]
 mod captures_document {}
 
+/// The code in the document about sessions by the environment compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/startup.md")]
+mod startup_document {}
+
 /// The code in the document about performance groups compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/groups.md")]

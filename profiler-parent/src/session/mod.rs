@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use ipc_protocol::environment::SESSION_VARIABLE;
+use ipc_protocol::environment::{SESSION_VARIABLE, STARTUP_VARIABLE, SessionAddress, VARIABLE};
 use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::session::{Features, SessionParams};
@@ -181,7 +181,9 @@ impl Session {
             command.env(name, value);
         }
         // This process may have a parent of its own, whose resources are not for other processes.
-        command.env_remove(ipc_protocol::environment::VARIABLE);
+        command.env_remove(VARIABLE);
+        // The process joins this session, and starts no other one.
+        command.env_remove(STARTUP_VARIABLE);
         Ok(())
     }
 
@@ -207,8 +209,16 @@ impl Session {
     /// # Errors
     /// As [`Session::prepare`].
     pub fn environment(&self) -> Result<Vec<(&'static str, String)>, SessionAddressError> {
-        let address = self.supervisor.address()?;
+        let address = self.address()?;
         Ok(vec![(SESSION_VARIABLE, address.to_value())])
+    }
+
+    /// Where the session listens.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub(crate) fn address(&self) -> Result<SessionAddress, SessionAddressError> {
+        self.supervisor.address()
     }
 
     /// All processes of the session, the parent first, with current memory figures.

@@ -14,6 +14,8 @@ mod imp;
 mod imp;
 
 pub(crate) mod chosen_signal;
+mod signal_bell;
+
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -28,6 +30,8 @@ pub(crate) use whereabouts::*;
 pub(crate) use imp::*;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use other_process::{facts_of, is_running, maps_file, name_of};
+pub(crate) use signal_bell::SignalBell;
+pub use signal_bell::SignalTaken;
 
 use std::path::PathBuf;
 
