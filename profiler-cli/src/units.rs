@@ -1,6 +1,7 @@
 //! Parsers for sizes, times, percentages and addresses in arguments.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use profiler_parent::core::internal::units::positive;
 pub(crate) use profiler_parent::core::internal::units::{milliseconds, seconds, size};
@@ -12,6 +13,23 @@ pub(crate) fn percent(text: &str) -> Result<f64, &'static str> {
         return Err("must be between 0.01 and 100 percent");
     }
     Ok(percent)
+}
+
+/// Parses a number with a unit of time, such as `90s`, `30m`, `6h` or `7d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a number with s, m, h or d".to_owned();
+    let (number, unit) = text
+        .split_at_checked(text.len().saturating_sub(1))
+        .ok_or_else(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 
 /// Parses an address such as `127.0.0.1:8080`, or `8080` for the same one.

@@ -79,9 +79,9 @@ pub enum CaptureOnError {
         /// The name.
         name: String,
     },
-    /// The program handles this signal or ignores it, or another [`CaptureTrigger`] uses it. A
-    /// handler of the program can raise a [`CaptureFlag`].
-    #[error("signal {signal} has a handler or is ignored")]
+    /// The program handles this signal, ignores it or blocks it, or another [`CaptureTrigger`] uses
+    /// it. A handler of the program can raise a [`CaptureFlag`].
+    #[error("signal {signal} has a handler, is ignored or is blocked")]
     SignalTaken {
         /// Its number.
         signal: i32,

@@ -1,33 +1,22 @@
-//! A signal that the application has chosen for captures: a handler that counts it.
+//! A signal that the application has chosen for captures.
 //!
-//! Used by [`crate::capture_on`]. Invariants: a handler is installed only where the program has
-//! none and does not ignore the signal; the handler only changes an atomic, so it may interrupt any
-//! code; in a forked child it does what the default action does.
+//! Used by [`crate::capture_on`]. The handler is that of [`SignalBell`], and stays for the life of the
+//! process. If it were removed, a signal that is sent at that time would end the process, because
+//! that is the default action of most signals. Without a user the signal has no effect.
 //!
-//! The handler stays for the life of the process. If it were removed, a signal that is sent at that
-//! time would end the process, because that is the default action of most signals. Without a user
-//! the signal has no effect.
-
-#![allow(unsafe_code)]
+//! Invariant: a signal has one user.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-#[cfg(not(any(target_vendor = "apple", target_os = "freebsd")))]
-use libc::__errno_location as errno_location;
-#[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
-use libc::__error as errno_location;
 use libc::c_int;
+
+use super::signal_bell::{SignalBell, SignalTaken};
 
 /// The numbers of signals are smaller than this on all systems.
 const NUMBERS: usize = 129;
-/// How often each signal has arrived.
-static ARRIVED: [AtomicU64; NUMBERS] = [const { AtomicU64::new(0) }; NUMBERS];
 /// Which signals have a [`ChosenSignal`].
 static IS_USED: [AtomicBool; NUMBERS] = [const { AtomicBool::new(false) }; NUMBERS];
-/// The process that has installed the handlers.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 /// Why a signal cannot be used.
 #[derive(Debug)]
@@ -35,17 +24,26 @@ pub(crate) enum Unusable {
     /// Without its own effect, the program could not be ended or stopped, or an error of the
     /// program would have no effect.
     Reserved,
-    /// The program handles it or ignores it, or another capture uses it.
+    /// The program handles it, ignores it or blocks it, or another capture uses it.
     Taken,
     /// The system refuses it.
     System(io::Error),
+}
+
+impl From<SignalTaken> for Unusable {
+    fn from(taken: SignalTaken) -> Self {
+        match taken {
+            SignalTaken::System(error) => Self::System(error),
+            SignalTaken::Handled | SignalTaken::Ignored | SignalTaken::Blocked => Self::Taken,
+        }
+    }
 }
 
 /// A signal that is counted.
 #[derive(Debug)]
 pub(crate) struct ChosenSignal {
     number: c_int,
-    arrived: &'static AtomicU64,
+    bell: SignalBell,
     is_used: &'static AtomicBool,
 }
 
@@ -56,24 +54,29 @@ impl ChosenSignal {
             return Err(Unusable::Reserved);
         }
         let place = usize::try_from(number).ok().filter(|number| *number > 0);
-        let found = place.and_then(|place| Some((ARRIVED.get(place)?, IS_USED.get(place)?)));
         let invalid = || Unusable::System(io::ErrorKind::InvalidInput.into());
-        let (arrived, is_used) = found.ok_or_else(invalid)?;
+        let is_used = place
+            .and_then(|place| IS_USED.get(place))
+            .ok_or_else(invalid)?;
         if is_used.swap(true, Ordering::AcqRel) {
             return Err(Unusable::Taken);
         }
-        let chosen = Self {
-            number,
-            arrived,
-            is_used,
-        };
-        install_handler(number)?; // an error drops `chosen`
-        Ok(chosen)
+        match SignalBell::install(number) {
+            Ok(bell) => Ok(Self {
+                number,
+                bell,
+                is_used,
+            }),
+            Err(taken) => {
+                is_used.store(false, Ordering::Release);
+                Err(taken.into())
+            }
+        }
     }
 
     /// How often it has arrived.
     pub(crate) fn arrived(&self) -> u64 {
-        self.arrived.load(Ordering::Acquire)
+        self.bell.rings().into()
     }
 
     /// Its number.
@@ -111,80 +114,8 @@ const fn is_reserved(number: c_int) -> bool {
     )
 }
 
-fn install_handler(number: c_int) -> Result<(), Unusable> {
-    // SAFETY: has no arguments and cannot fail.
-    PROCESS.store(unsafe { libc::getpid() }, Ordering::Release);
-    let new = action();
-    match action_of(number).map_err(Unusable::System)?.sa_sigaction {
-        libc::SIG_DFL => {}
-        handler if handler == new.sa_sigaction => return Ok(()),
-        _ => return Err(Unusable::Taken),
-    }
-    let before = exchange(number, &raw const new).map_err(Unusable::System)?;
-    if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != new.sa_sigaction {
-        // Another thread of the program has installed a handler at the same time.
-        let _ = exchange(number, &raw const before);
-        return Err(Unusable::Taken);
-    }
-    Ok(())
-}
-
-/// The action with our handler. All other signals are blocked while it runs.
-fn action() -> libc::sigaction {
-    // SAFETY: all of its fields may be zero: no flags, an empty mask.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: the set lives through the call.
-    unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-    action.sa_sigaction = count as extern "C" fn(c_int) as *const () as usize;
-    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-    action
-}
-
-/// The present action of a signal.
-fn action_of(number: c_int) -> io::Result<libc::sigaction> {
-    exchange(number, std::ptr::null())
-}
-
-/// Sets the action of a signal, unless `new` is null. Returns the one before.
-fn exchange(number: c_int, new: *const libc::sigaction) -> io::Result<libc::sigaction> {
-    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: `new` is null or an action that lives through the call, with a handler that the
-    // program or this file has defined; the present action is written to memory of its type.
-    if unsafe { libc::sigaction(number, new, before.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: written by the call; zeroed before it.
-    Ok(unsafe { before.assume_init() })
-}
-
-/// The handler.
-extern "C" fn count(number: c_int) {
-    // SAFETY: has no arguments and cannot fail.
-    let process = unsafe { libc::getpid() };
-    if process != PROCESS.load(Ordering::Acquire) {
-        return act_by_default(number, process);
-    }
-    let place = usize::try_from(number).ok();
-    if let Some(arrived) = place.and_then(|place| ARRIVED.get(place)) {
-        arrived.fetch_add(1, Ordering::Release);
-    }
-}
-
-/// In a forked child: lets the signal do what it does without a handler, when this one returns.
-fn act_by_default(number: c_int, process: c_int) {
-    // SAFETY: returns the calling thread's own errno, which outlives this call.
-    let errno = unsafe { errno_location() };
-    // SAFETY: as above.
-    let before = unsafe { *errno };
-    // SAFETY: the default action refers to no function.
-    unsafe { libc::signal(number, libc::SIG_DFL) };
-    // SAFETY: sends this process a signal.
-    unsafe { libc::kill(process, number) };
-    // SAFETY: as above.
-    unsafe { *errno = before };
-}
-
 #[cfg(test)]
+#[allow(unsafe_code)]
 mod tests {
     use super::*;
 
@@ -218,7 +149,8 @@ mod tests {
             unsafe { libc::signal(number, action) };
             let refused = ChosenSignal::install(number).unwrap_err();
             assert!(matches!(refused, Unusable::Taken), "{refused:?}");
-            assert_eq!(action_of(number).unwrap().sa_sigaction, action);
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::signal(number, action) }, action);
         }
         // SAFETY: the default action refers to no function.
         unsafe { libc::signal(number, libc::SIG_DFL) };
