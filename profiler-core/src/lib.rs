@@ -20,9 +20,9 @@
 //! Recording is a default feature. A library depends on this crate with `default-features = false`,
 //! and the application decides: if any crate of the program enables the feature, the library
 //! records. Otherwise the macros compile to nothing, and the names for recording exist without the
-//! code behind them: [`marker`](mod@marker), [`category`], [`counter`], [`groups`],
-//! [`label`](mod@label), [`thread`], [`alloc`], [`safepoint`], [`sampler`], the switches of
-//! [`session`], [`time::Timestamp`] and [`ids`]. The names that start a session, read a pool or
+//! code behind them: [`marker`](mod@marker), [`flow`](mod@flow), [`category`], [`counter`],
+//! [`groups`], [`label`](mod@label), [`thread`], [`alloc`], [`safepoint`], [`sampler`], the switches
+//! of [`session`], [`time::Timestamp`] and [`ids`]. The names that start a session, read a pool or
 //! write a profile only exist with the feature. On Windows, and on every other system that is not a
 //! Unix, all builds are without recording, so that a program for several systems can depend on this
 //! crate.
@@ -44,6 +44,8 @@
 // Compiled with and without the engine.
 #[doc(hidden)] // public as `marker::category`
 pub mod category;
+pub mod flow;
+mod flow_ids;
 mod group_kind;
 pub mod ids;
 mod macros;

@@ -29,6 +29,7 @@ mod disabled;
 mod ends_and_restarts;
 #[cfg(feature = "enabled")]
 mod first_values;
+mod flows;
 #[cfg(feature = "enabled")]
 mod follow;
 #[cfg(feature = "enabled")]

@@ -61,7 +61,7 @@ pub use profiler_core::session::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
 pub use profiler_core::session::{Features, SampleSource};
 #[doc(no_inline)]
-pub use profiler_core::{blocking, group, scope, span, text_marker};
+pub use profiler_core::{blocking, flow, group, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
