@@ -3,6 +3,7 @@
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::counter::Counter;
 use profiler_core::flow::{Flow, ParseFlowError, TraceparentError};
+use profiler_core::future::{InFlow, Scoped};
 use profiler_core::groups::{
     CustomLoop, Entered, Group, GroupKind, Groups, InGroup, NestedLoop, Probes,
 };
@@ -32,6 +33,8 @@ assert_send_sync!(
     Groups<'static, 2>,
     GroupKind,
     InGroup<std::future::Ready<()>>,
+    Scoped<std::future::Ready<()>>,
+    InFlow<std::future::Ready<()>>,
     Probes,
     ByteLimit,
     DefinitionId,

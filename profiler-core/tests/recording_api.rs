@@ -11,6 +11,7 @@ use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::category::Category;
 use profiler_core::counter::Counter;
 use profiler_core::flow::{Flow, ParseFlowError, TraceparentError};
+use profiler_core::future::{InFlow, RecordFuture, Scoped};
 use profiler_core::groups::{self, Group, GroupKind, Groups, InGroups, Probes};
 use profiler_core::ids::{DefinitionId, ThreadId};
 use profiler_core::marker::schema::{
@@ -196,6 +197,14 @@ fn groups_are_entered() {
     );
 }
 
+fn futures() {
+    let scoped: Scoped<_> = async { 5 }.scoped("scoped");
+    let in_flow: InFlow<_> = scoped.in_flow(Flow::new());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future = pin!(in_flow);
+    assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(5));
+}
+
 fn own_samplers() {
     let module = ModuleDefinition {
         path: "/lib/script.so".to_owned(),
@@ -257,6 +266,7 @@ fn every_name_for_recording_exists_with_and_without_recording() {
     assert_eq!(labels(), 7);
     assert_eq!(counters(), 0, "no session runs");
     groups_are_entered();
+    futures();
     own_samplers();
     switches();
     thread::unregister();

@@ -69,6 +69,13 @@ pub(super) fn here() -> Option<ThreadId> {
     (tid != 0).then(|| ThreadId::new(tid))
 }
 
+/// The calling thread. A thread that has drawn no number draws one, which is cheaper than a system
+/// call per call.
+#[inline]
+pub(crate) fn this_thread() -> ThreadId {
+    here().unwrap_or_else(|| draw().1)
+}
+
 /// In a forked child that begins anew: the calling thread draws a block of its own, and the threads
 /// of the parent are forgotten.
 pub(crate) fn forget_parent() {
