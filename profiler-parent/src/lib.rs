@@ -14,6 +14,7 @@
 #![cfg_attr(any(profiler_portable, not(target_os = "linux")), allow(dead_code))]
 
 pub mod alerts;
+mod awaited;
 pub mod capture;
 mod controller;
 mod gather;
@@ -40,6 +41,7 @@ mod sys;
 pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions, SlowRun};
 pub use capture::{
     Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
+    SavingCapture,
 };
 pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};

@@ -17,8 +17,9 @@ use profiler_parent::{
     CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation,
     DropReason, Drops, EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot,
     LimitError, Monitor, NotRecorded, ObserveError, Observer, PoolDirectoryError, ProcessId,
-    ProcessReport, ProcessState, ProfiledChild, Session, SessionAddressError, SessionBuilder,
-    SessionError, SessionSummary, SlowRun, SpawnError, SymbolOptions, Unsuitable, Verdict, Why,
+    ProcessReport, ProcessState, ProfiledChild, SavingCapture, Session, SessionAddressError,
+    SessionBuilder, SessionError, SessionSummary, SlowRun, SpawnError, SymbolOptions, Unsuitable,
+    Verdict, Why,
 };
 use test_support::{assert_send, assert_send_sync};
 
@@ -119,4 +120,4 @@ assert_send_sync!(
 );
 
 // A capture owns the application's source of names, which may not be `Sync`.
-assert_send!(Capture);
+assert_send!(Capture, SavingCapture);
