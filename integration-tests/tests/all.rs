@@ -75,6 +75,7 @@ mod faults_pools;
 mod feature_table;
 mod fleet;
 mod flood;
+mod flows;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod for_whom;
 mod frozen;

@@ -147,7 +147,10 @@ fn t5_a_flow_has_one_number_in_both_processes() -> anyhow::Result<()> {
     };
     assert_eq!(
         (flow("sent"), flow("received")),
-        (Some(("1267", false)), Some(("1267", true)))
+        (
+            Some(("0000000000001267", false)),
+            Some(("0000000000001267", true))
+        )
     );
     Ok(())
 }

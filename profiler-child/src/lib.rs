@@ -89,7 +89,7 @@ pub use profiler_core as core;
 #[doc(no_inline)]
 pub use profiler_core::recording_names::*;
 #[doc(no_inline)]
-pub use profiler_core::{blocking, group, scope, span, text_marker};
+pub use profiler_core::{blocking, flow, group, scope, span, text_marker};
 #[doc(hidden)]
 #[cfg(unix)]
 pub use shutdown::leave;

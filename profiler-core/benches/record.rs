@@ -5,16 +5,18 @@
 //! session has the default limit, so chunks are switched and recycled as in an application.
 
 use std::hint::black_box;
+use std::num::NonZeroU64;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use profiler_core::counter::Counter;
+use profiler_core::flow::Flow;
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{
     MarkerOptions, MarkerStack, ProfilerMarker, add_text_marker, category,
 };
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
-use profiler_core::{label, marker, scope, text_marker};
+use profiler_core::{flow, label, marker, scope, text_marker};
 
 static ITEMS: Counter = Counter::new("items", "Other", "items handled");
 
@@ -68,6 +70,16 @@ fn typed() {
     );
 }
 
+/// One marker of a flow that exists.
+fn flow_step() {
+    flow!(step black_box(Flow::from(NonZeroU64::MAX)), "flow");
+}
+
+/// A flow without markers.
+fn new_flow() {
+    black_box(Flow::new());
+}
+
 fn scope() {
     let _scope = scope!("scope", &category::TEST);
 }
@@ -100,11 +112,13 @@ fn with_labels() {
     );
 }
 
-const KINDS: [(&str, fn()); 9] = [
+const KINDS: [(&str, fn()); 11] = [
     ("instant", instant),
     ("interval", interval),
     ("text", text),
     ("typed", typed),
+    ("flow step", flow_step),
+    ("new flow", new_flow),
     ("scope", scope),
     ("dynamic", dynamic),
     ("counter", counter),

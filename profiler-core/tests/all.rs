@@ -29,6 +29,7 @@ mod disabled;
 mod ends_and_restarts;
 #[cfg(feature = "enabled")]
 mod first_values;
+mod flows;
 #[cfg(feature = "enabled")]
 mod follow;
 #[cfg(feature = "enabled")]
@@ -37,6 +38,8 @@ mod follow_sessions;
 mod fork_and_register;
 #[cfg(feature = "enabled")]
 mod full_table;
+#[cfg(all(feature = "enabled", not(loom)))]
+mod futures;
 #[cfg(feature = "enabled")]
 mod group_futures;
 #[cfg(feature = "enabled")]

@@ -2,6 +2,8 @@
 
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::counter::Counter;
+use profiler_core::flow::{Flow, ParseFlowError, TraceparentError};
+use profiler_core::future::{InFlow, Scoped};
 use profiler_core::groups::{
     CustomLoop, Entered, Group, GroupKind, Groups, InGroup, NestedLoop, Probes,
 };
@@ -24,10 +26,15 @@ use test_support::{assert_not_send, assert_send_sync};
 assert_send_sync!(
     ProfilingAllocator,
     Counter,
+    Flow,
+    ParseFlowError,
+    TraceparentError,
     Group,
     Groups<'static, 2>,
     GroupKind,
     InGroup<std::future::Ready<()>>,
+    Scoped<std::future::Ready<()>>,
+    InFlow<std::future::Ready<()>>,
     Probes,
     ByteLimit,
     DefinitionId,

@@ -6,10 +6,11 @@
 mod statics {
     //! The arguments have the names that statics of the macros had in earlier versions.
 
+    use profiler_core::flow::Flow;
     use profiler_core::marker::{
         Category, MarkerOptions, SpanOptions, Text, schema::CategoryColor,
     };
-    use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
+    use profiler_core::{blocking, flow, group, label, marker, scope, span, text_marker};
 
     const SITE: &str = "site";
     const LABEL: &str = "label";
@@ -40,6 +41,9 @@ mod statics {
         marker!(SITE, category = &CATEGORY, site = SITE);
         let _fields = scope!(SITE, category = &CATEGORY, number = SITE, draft = SITE);
         let _span = span!(SITE, category = &CATEGORY, number = SITE, draft = SITE);
+        let flow = Flow::new();
+        flow!(begin flow, SITE, category = &CATEGORY, site = SITE);
+        flow!(end flow, SITE, category = &CATEGORY);
         let _label = label!(LABEL, &CATEGORY);
         let _entered = group!(GROUP).enter();
         let _tenant = group!(Tenant, GROUP).enter();
@@ -83,6 +87,9 @@ mod prelude {
         let _text =
             ::profiler_core::scope!("scope", &::profiler_core::marker::category::IO, "text");
         let _span = ::profiler_core::span!("span");
+        let request = ::profiler_core::flow::Flow::new();
+        ::profiler_core::flow!(begin request);
+        ::profiler_core::flow!(end request, "flow", number = 1);
         let _label = ::profiler_core::label!("label");
         let _entered = ::profiler_core::group!("component").enter();
         let _waits = ::profiler_core::blocking!("disk");

@@ -10,6 +10,8 @@ use std::time::Duration;
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::category::Category;
 use profiler_core::counter::Counter;
+use profiler_core::flow::{Flow, ParseFlowError, TraceparentError};
+use profiler_core::future::{InFlow, RecordFuture, Scoped};
 use profiler_core::groups::{self, Group, GroupKind, Groups, InGroups, Probes};
 use profiler_core::ids::{DefinitionId, ThreadId};
 use profiler_core::marker::schema::{
@@ -23,7 +25,9 @@ use profiler_core::marker::{
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
 use profiler_core::sampler::{self, Frame, ModuleDefinition, Sample, SampleWriter};
 use profiler_core::time::Timestamp;
-use profiler_core::{blocking, group, label, marker, scope, session, span, text_marker, thread};
+use profiler_core::{
+    blocking, flow, group, label, marker, scope, session, span, text_marker, thread,
+};
 
 static STORAGE: Category = Category::new("Storage", CategoryColor::Blue, &["Read"]);
 static BYTES: Counter = Counter::new("Bytes", "Bandwidth", "Bytes read");
@@ -130,6 +134,24 @@ fn markers() {
     drop(span);
 }
 
+fn flows() {
+    let request = Flow::new();
+    let options = MarkerOptions::default();
+    flow!(begin request);
+    flow!(step request, "passed");
+    flow!(step request, "passed", category = &STORAGE);
+    flow!(step request, "passed", options = options);
+    flow!(end request, "answered", category = &STORAGE, options = options);
+    flow!(end request, "answered", category = &STORAGE, options = options, bytes = 17);
+    marker!("flow as a field", flow = request);
+    let parsed: Result<Flow, ParseFlowError> = request.to_string().parse();
+    assert_eq!(parsed, Ok(request));
+    let read: Result<Flow, TraceparentError> = Flow::from_traceparent(&request.to_traceparent());
+    assert_eq!(read, Ok(request));
+    assert_ne!(request.to_traceparent_of(1), request.to_traceparent());
+    assert_eq!(Flow::from(request.number()), request);
+}
+
 fn labels() -> u32 {
     let _label = label!("label");
     let inner = label!("label with a category", &STORAGE);
@@ -173,6 +195,14 @@ fn groups_are_entered() {
             .poll(&mut Context::from_waker(Waker::noop())),
         Poll::Ready(5)
     );
+}
+
+fn futures() {
+    let scoped: Scoped<_> = async { 5 }.scoped("scoped");
+    let in_flow: InFlow<_> = scoped.in_flow(Flow::new());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future = pin!(in_flow);
+    assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(5));
 }
 
 fn own_samplers() {
@@ -232,9 +262,11 @@ fn every_name_for_recording_exists_with_and_without_recording() {
     test_support::own_process!();
     thread::register("all names");
     markers();
+    flows();
     assert_eq!(labels(), 7);
     assert_eq!(counters(), 0, "no session runs");
     groups_are_entered();
+    futures();
     own_samplers();
     switches();
     thread::unregister();
@@ -261,4 +293,6 @@ fn arguments_of_macros_are_not_evaluated_without_recording() {
     let _scope = scope!("off", &category::OTHER, evaluated());
     let _span = span!("off", &category::OTHER, evaluated::<SpanOptions<'_>>());
     let _label = label!("off", evaluated::<CategoryPair>());
+    flow!(begin evaluated::<Flow>());
+    flow!(end evaluated::<Flow>(), "off", bytes = 17);
 }

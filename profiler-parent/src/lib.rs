@@ -14,6 +14,7 @@
 #![cfg_attr(any(profiler_portable, not(target_os = "linux")), allow(dead_code))]
 
 pub mod alerts;
+mod awaited;
 pub mod capture;
 pub mod capture_on;
 mod controller;
@@ -43,6 +44,7 @@ mod sys;
 pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions, SlowRun};
 pub use capture::{
     Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
+    SavingCapture,
 };
 pub use capture_on::{
     CaptureCause, CaptureCounts, CaptureFlag, CaptureNotice, CaptureOnError, CapturePolicy,
@@ -72,7 +74,7 @@ pub use profiler_core::session::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
 pub use profiler_core::session::{FeatureUnavailable, Features, SampleSource};
 #[doc(no_inline)]
-pub use profiler_core::{blocking, group, scope, span, text_marker};
+pub use profiler_core::{blocking, flow, group, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};

@@ -5,6 +5,8 @@
 //! process.
 
 mod auto_traits;
+mod awaited_captures;
+mod awaiting;
 mod controller;
 mod foreign_pools;
 mod foreign_requests;

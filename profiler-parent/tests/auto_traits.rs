@@ -18,9 +18,9 @@ use profiler_parent::{
     DropReason, Drops, EntryCounts, EnvSession, EnvSessionError, EvidenceOptions,
     FeatureUnavailable, Features, Filter, Format, GroupsSnapshot, LimitError, Monitor, NotRecorded,
     ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport, ProcessState,
-    ProfiledChild, Session, SessionAddressError, SessionBuilder, SessionError, SessionSummary,
-    SignalTaken, SlowRun, SpawnError, StartupError, SymbolOptions, Unsuitable, Verdict, Why,
-    WriteAt,
+    ProfiledChild, SavingCapture, Session, SessionAddressError, SessionBuilder, SessionError,
+    SessionSummary, SignalTaken, SlowRun, SpawnError, StartupError, SymbolOptions, Unsuitable,
+    Verdict, Why, WriteAt,
 };
 use test_support::{assert_send, assert_send_sync};
 
@@ -127,4 +127,4 @@ assert_send_sync!(
 );
 
 // A capture owns the application's source of names, which may not be `Sync`.
-assert_send!(Capture);
+assert_send!(Capture, SavingCapture);

@@ -11,8 +11,9 @@ use profiler_child::core::counter::Counter;
 use profiler_child::core::marker::schema::CategoryColor;
 use profiler_child::core::time::Timestamp;
 use profiler_child::core::{session, thread};
+use profiler_child::flow::Flow;
 use profiler_child::marker::{Category, MarkerOptions, ProfilerMarker};
-use profiler_child::{Status, blocking, group, label, marker, scope, span, text_marker};
+use profiler_child::{Status, blocking, flow, group, label, marker, scope, span, text_marker};
 use profiler_rayon::{JobContext, PoolProfile, job_site};
 use profiler_tokio::{ProfileFuture, RuntimeRules};
 use rayon::prelude::*;
@@ -60,6 +61,9 @@ fn record() {
     let options = MarkerOptions::interval_until_now_from(start);
     marker!("request", &STORAGE, options, &Request { bytes: 17 });
     text_marker!("text", &STORAGE, MarkerOptions::default(), "text");
+    let request = Flow::new();
+    flow!(begin request);
+    flow!(end request, "answered", category = &STORAGE, bytes = 17);
     BYTES.add(17);
 }
 

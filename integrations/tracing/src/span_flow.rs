@@ -1,15 +1,13 @@
 //! Flows between spans of different processes: the arrow from a request to its answer elsewhere.
 //!
 //! Called by applications. The sender begins a flow, and sends it along as a text, for example in a
-//! header; the receiver ends it. Both ends are markers with the flow's identifier. Invariant:
-//! identifiers are numbers of 64 bits that look random, so two equal ones are as improbable as two
-//! equal random numbers.
+//! header; the receiver ends it. Both ends are markers with the identifier of a [`Flow`] of the
+//! core, and with the span.
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::str::FromStr;
 
-use profiler_core::internal::span_number::{draw_span_number, flow_of};
+use profiler_core::flow::Flow;
 use profiler_core::marker::schema::{Format, MarkerField, MarkerSchema};
 use profiler_core::marker::{CategoryPair, MarkerOptions, ProfilerMarker, add_marker, category};
 use profiler_core::session;
@@ -17,9 +15,6 @@ use serde::Serialize;
 
 use crate::call_site::site_of_span;
 use crate::recording::entered_span;
-
-/// The length of the text of a flow: a number of 64 bits in hexadecimal digits.
-const TEXT_LEN: usize = 16;
 
 /// A flow from a span of one process to a span of another one.
 ///
@@ -36,7 +31,7 @@ const TEXT_LEN: usize = 16;
 ///
 /// Each end costs as much as a marker with a payload. Viewers show the ends as connected markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SpanFlow(NonZeroU64);
+pub struct SpanFlow(Flow);
 
 impl SpanFlow {
     /// Begins a flow at the span that the calling thread is inside. `None` while no session runs.
@@ -45,7 +40,7 @@ impl SpanFlow {
         if !(cfg!(feature = "enabled") && session::is_active()) {
             return None;
         }
-        let flow = Self(NonZeroU64::new(flow_of(draw_span_number()))?);
+        let flow = Self(Flow::new());
         flow.record("sent");
         Some(flow)
     }
@@ -65,7 +60,7 @@ impl SpanFlow {
         let category = site.map_or_else(other, |site| site.markers.category());
         let end = SpanFlowEnd {
             span: span.map(|span| span.number()),
-            flow: self.0.get(),
+            flow: self.0.number().get(),
         };
         add_marker(name, category, MarkerOptions::default(), &end);
     }
@@ -73,7 +68,7 @@ impl SpanFlow {
 
 impl fmt::Display for SpanFlow {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:016x}", self.0)
+        self.0.fmt(out)
     }
 }
 
@@ -81,12 +76,7 @@ impl FromStr for SpanFlow {
     type Err = ParseSpanFlowError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_plain = text.len() == TEXT_LEN && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let number = u64::from_str_radix(text, 16).ok().and_then(NonZeroU64::new);
-        number
-            .filter(|_| is_plain)
-            .map(Self)
-            .ok_or(ParseSpanFlowError)
+        text.parse().map(Self).map_err(|_| ParseSpanFlowError)
     }
 }
 
@@ -122,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_the_same_after_its_text() {
-        let flow = SpanFlow(NonZeroU64::new(0x00ab_0000_0000_0012).expect("not zero"));
+        let flow: SpanFlow = "00ab000000000012".parse().expect("a flow");
         assert_eq!(flow.to_string(), "00ab000000000012");
         assert_eq!(flow.to_string().parse(), Ok(flow));
     }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use super::group::Group;
 use super::local::{Entered, enter_registered};
 use super::registered::Registered;
+use crate::pinned::parts_of_pinned;
 
 /// Attaches futures to groups.
 pub trait InGroups: Future + Sized {
@@ -36,18 +37,17 @@ pub struct InGroup<F> {
     group: Option<&'static Registered>,
 }
 
+parts_of_pinned!(InGroup {
+    future,
+    group: Option<&'static Registered>
+});
+
 impl<F: Future> Future for InGroup<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the inner future is not moved: the reference goes straight into a pin, `InGroup`
-        // has no `Drop`, and it hands out no other reference to the future. The group is not
-        // pinned.
-        let this = unsafe { self.get_unchecked_mut() };
-        let entered = this.group.map_or(Entered::NOTHING, enter_registered);
-        // SAFETY: as above: the future lies inside the pinned value and stays there until it is
-        // dropped in place.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        let (future, group) = self.parts();
+        let entered = group.map_or(Entered::NOTHING, enter_registered);
         let polled = future.poll(context);
         drop(entered);
         polled

@@ -4,8 +4,6 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 pub use crate::group_kind::{GroupKind, Probes};
 
@@ -144,12 +142,4 @@ impl<F: Future> InGroups for F {}
 #[must_use = "futures do nothing unless polled"]
 pub struct InGroup<F>(F);
 
-impl<F: Future> Future for InGroup<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the future inside is pinned with `self`: it is not moved out of it, `InGroup` has
-        // no `Drop`, and there is no other access to the field.
-        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(context)
-    }
-}
+plain_future!(InGroup);

@@ -9,8 +9,28 @@
 //! and with this module. Guards implement `Drop`, so that the compiler and clippy report the same
 //! warnings about their users in both builds.
 
+/// Implements `Future` for a wrapper that only polls the future inside.
+macro_rules! plain_future {
+    ($wrapper:ident) => {
+        impl<F: std::future::Future> std::future::Future for $wrapper<F> {
+            type Output = F::Output;
+
+            #[inline(always)]
+            fn poll(
+                self: std::pin::Pin<&mut Self>,
+                context: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<F::Output> {
+                // SAFETY: the future inside is pinned with `self`: it is not moved out of it, the
+                // wrapper has no `Drop`, and there is no other access to the field.
+                unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(context)
+            }
+        }
+    };
+}
+
 pub mod alloc;
 pub mod counter;
+pub mod future;
 pub mod groups;
 pub mod internal;
 pub mod label;

@@ -58,8 +58,10 @@ pub(crate) use stack::{LabelStack, MAX_LABELS, OpenLabels};
 use std::marker::PhantomData;
 
 use crate::category::{Category, CategoryPair};
-use crate::definition_cell::DefinitionCell;
+use crate::definition_cell::{DefinitionCell, DefinitionTable};
+use crate::entry_counts::DropReason;
 use crate::ids::DefinitionId;
+use crate::manager::ChunkManager;
 use crate::pool::definitions::{Definition, LabelDefinition};
 use crate::pool::tag::pool_tag;
 use crate::record::{local, session_state};
@@ -85,28 +87,56 @@ impl Label {
         }
     }
 
+    /// Its name.
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Defines the label in the pool. `None` if that is not possible now; then this scope is not
     /// shown.
     #[cold]
     #[inline(never)]
     fn define(&self, category: CategoryPair) -> Option<(u64, DefinitionId)> {
         local::with_manager(|manager| {
-            let definition = || {
-                Ok(Definition::Label(LabelDefinition {
-                    name: self.name.to_owned(),
-                    category: category.define(manager)?,
-                    subcategory: category.subcategory(),
-                    file: self.file.to_owned(),
-                    line: self.line,
-                }))
-            };
+            let definition = || self.definition(manager, category);
             Some((
                 manager.tag(),
                 self.cell.get_or_define(manager, definition).ok()?,
             ))
         })
     }
+
+    /// As [`Self::define`], for labels that are not static: those of one name and place have one
+    /// definition.
+    #[cold]
+    #[inline(never)]
+    fn define_shared(&self, category: CategoryPair) -> Option<(u64, DefinitionId)> {
+        local::with_manager(|manager| {
+            let content = (self.name, self.file, self.line);
+            let definition = || self.definition(manager, category);
+            let number = SHARED.get_or_define(manager, &content, definition).ok()?;
+            self.cell.set(manager.tag(), number);
+            Some((manager.tag(), number))
+        })
+    }
+
+    fn definition(
+        &self,
+        manager: &ChunkManager,
+        category: CategoryPair,
+    ) -> Result<Definition, DropReason> {
+        Ok(Definition::Label(LabelDefinition {
+            name: self.name.to_owned(),
+            category: category.define(manager)?,
+            subcategory: category.subcategory(),
+            file: self.file.to_owned(),
+            line: self.line,
+        }))
+    }
 }
+
+/// The definitions of labels that are not static.
+static SHARED: DefinitionTable = DefinitionTable::new();
 
 /// Closes a label when it is dropped. Made by [`crate::label!`]. Not `Send`.
 #[derive(Debug)]
@@ -145,10 +175,41 @@ impl LabelScope {
     #[cold]
     #[inline(never)]
     fn first(label: &'static Label, category: CategoryPair, address: u64) -> u32 {
-        // The definition allocates, and the program's allocator may open the same label.
-        registry::unless_making(|| label.define(category))
+        Self::define_and_push(|| label.define(category), address)
+    }
+
+    /// The definition allocates, and the program's allocator may open the same label.
+    fn define_and_push(define: impl FnOnce() -> Option<(u64, DefinitionId)>, address: u64) -> u32 {
+        registry::unless_making(define)
             .flatten()
             .map_or(NONE, |(tag, number)| registry::push(tag, number, address))
+    }
+
+    /// Opens a label that is not static. The caller has checked that a session runs. `address` is in
+    /// the stack frame of the function that the label belongs to.
+    #[inline]
+    pub(crate) fn open_shared(
+        label: &Label,
+        category: impl Into<CategoryPair>,
+        address: u64,
+    ) -> Self {
+        let tag = pool_tag();
+        let outside = match label.cell.get(tag) {
+            Some(number) => registry::push(tag, number, address),
+            None => {
+                let category = category.into();
+                Self::define_and_push(|| label.define_shared(category), address)
+            }
+        };
+        Self {
+            outside,
+            thread: PhantomData,
+        }
+    }
+
+    /// Whether the label is stored.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.outside != NONE
     }
 
     /// Opens a label if a session runs, for code in other languages, which has no guard. `address`

@@ -9,6 +9,7 @@
 //! and is used in an argument.
 
 mod enabled;
+mod flow;
 mod group;
 mod label;
 mod marker;

@@ -9,7 +9,6 @@
 //! more, except to the thread itself while it uses the block.
 
 use std::cell::Cell;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{MarkerOptions, MarkerTiming};
@@ -70,6 +69,13 @@ pub(super) fn here() -> Option<ThreadId> {
     (tid != 0).then(|| ThreadId::new(tid))
 }
 
+/// The calling thread. A thread that has drawn no number draws one, which is cheaper than a system
+/// call per call.
+#[inline]
+pub(crate) fn this_thread() -> ThreadId {
+    here().unwrap_or_else(|| draw().1)
+}
+
 /// In a forked child that begins anew: the calling thread draws a block of its own, and the threads
 /// of the parent are forgotten.
 pub(crate) fn forget_parent() {
@@ -90,48 +96,9 @@ pub fn draw_span_number() -> u64 {
     draw().0
 }
 
-/// An identifier for a flow that this number of this process stands for. It looks random, because
-/// processes of several machines or namespaces may have the same number, and their profiles may be
-/// merged.
+/// An identifier for a flow that this number of this process stands for; see [`crate::flow_ids`].
 pub fn flow_of(number: u64) -> u64 {
-    static KEYS: FlowKeys = FlowKeys::new();
-    KEYS.flow_of(std::process::id(), number)
-}
-
-/// Random keys, which are drawn once. A forked child has those of its parent, and its own number.
-/// No thread waits for another one: that thread may have been lost in a fork.
-struct FlowKeys([AtomicU64; 2]);
-
-impl FlowKeys {
-    const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; 2])
-    }
-
-    /// A hash (`SipHash`) of the keys and these numbers.
-    fn flow_of(&self, process: u32, number: u64) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.get().hash(&mut hasher);
-        (process, number).hash(&mut hasher);
-        hasher.finish()
-    }
-
-    /// The keys, the same ones on all threads.
-    fn get(&self) -> [u64; 2] {
-        let keys = self.0.each_ref().map(|key| key.load(Ordering::Relaxed));
-        if keys.iter().all(|key| *key != 0) {
-            return keys;
-        }
-        let random = RandomState::new();
-        let mut place = 0_u64;
-        self.0.each_ref().map(|key| {
-            place += 1;
-            let drawn = random.hash_one(place).max(1); // 0 is no key
-            match key.compare_exchange(0, drawn, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => drawn,
-                Err(first) => first, // of another thread
-            }
-        })
-    }
+    crate::flow_ids::flow_of(number)
 }
 
 /// The thread on which a number was drawn, if that is another thread than the calling one.
@@ -206,31 +173,6 @@ mod tests {
             assert_ne!(block_of(before), block_of(after));
             assert_eq!(here(), Some(sys::current_thread_id()));
         });
-    }
-
-    #[test]
-    fn all_threads_and_all_calls_have_the_same_flow_for_a_number() {
-        static KEYS: FlowKeys = FlowKeys::new();
-        let flow = || KEYS.flow_of(7, 1);
-        let threads: Vec<_> = (0..8)
-            .map(|_| std::thread::Builder::new().spawn(flow).unwrap())
-            .collect();
-        let flows = threads.into_iter().map(|thread| thread.join().unwrap());
-        let flows: Vec<u64> = flows.collect();
-        assert_eq!(flows, [flow(); 8]);
-        assert_ne!(flow(), KEYS.flow_of(8, 1), "of a forked child");
-        assert_ne!(flow(), KEYS.flow_of(7, 2));
-        assert_ne!(flow(), FlowKeys::new().flow_of(7, 1), "of another machine");
-    }
-
-    #[test]
-    fn keys_that_a_thread_of_the_parent_was_drawing_are_completed_in_a_forked_child() {
-        let keys = FlowKeys::new();
-        keys.0[0].store(5, Ordering::Relaxed);
-        let [first, second] = keys.get();
-        assert_eq!(first, 5);
-        assert_ne!(second, 0);
-        assert_eq!(keys.get(), [first, second]);
     }
 
     #[test]

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
 use profiler_gecko::{ProcessSummary, ProfileSpec, ProfileSubject, ShownRange};
 use profiler_json::JsonWriter;
 
+use super::course::Course;
 use super::lifetime;
 use super::log::GatheringLog;
 use super::own_part::OwnPart;
@@ -41,7 +42,7 @@ struct Gathering<'a, W> {
     id: GatherId,
     spec: &'a ProfileSpec,
     members: &'a [ProcessForCapture],
-    events: &'a Sender<CaptureEvent>,
+    course: &'a Course,
     parts: Parts<'a, W>,
     log: GatheringLog,
     settled: Vec<(PoolId, CapturedProcess)>,
@@ -56,6 +57,8 @@ enum End {
     Output(io::Error),
     /// The session ended meanwhile.
     SessionOver,
+    /// The profile is not wanted any more.
+    Cancelled,
 }
 
 impl From<io::Error> for End {
@@ -78,7 +81,7 @@ impl Drop for SupervisorEnd<'_> {
 pub(super) fn run(
     sources: &CaptureSources,
     selection: &Selection,
-    events: &Sender<CaptureEvent>,
+    course: &Course,
     out: &mut impl Write,
     path: &Path,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
@@ -113,7 +116,7 @@ pub(super) fn run(
         id,
         spec: &spec,
         members: &members,
-        events,
+        course,
         parts: Parts::begin(out).map_err(failed)?,
         log: GatheringLog::new(sources.time.clock().converter(spec.later)),
         settled: Vec::new(),
@@ -126,6 +129,7 @@ pub(super) fn run(
         .map_err(|end| match end {
             End::Output(source) => failed(source),
             End::SessionOver => CaptureError::SessionOver,
+            End::Cancelled => CaptureError::Cancelled,
         })?;
     gathering.recover_remaining(&asked).map_err(failed)?;
     participants::note_overdrawn(&sources.processes, &mut gathering.log);
@@ -176,7 +180,10 @@ impl<'a, W: Write> Gathering<'a, W> {
     /// Takes the parts of the children that were asked, in the order of their answers.
     fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> Result<(), End> {
         let mut clock = Stopwatch::start(self.sources.time);
-        let _ = self.events.try_send(CaptureEvent::Asked(asked.len()));
+        let _ = self
+            .course
+            .events()
+            .try_send(CaptureEvent::Asked(asked.len()));
         self.log.note(format!("asked {} processes", asked.len()));
         let mut state = Gather::new(clock.now(), self.sources.patience, asked.iter().copied());
         let mut outputs = state.step(clock.now(), Input::Tick);
@@ -213,6 +220,9 @@ impl<'a, W: Write> Gathering<'a, W> {
         incoming: &Receiver<Input<PoolId>>,
         patience: Duration,
     ) -> Result<Input<PoolId>, End> {
+        if self.course.is_cancelled() {
+            return Err(End::Cancelled);
+        }
         let input = match incoming.recv_timeout(patience) {
             Ok(input) => input,
             Err(RecvTimeoutError::Timeout) => return Ok(Input::Tick),
@@ -240,7 +250,7 @@ impl<'a, W: Write> Gathering<'a, W> {
     fn report_progress(&self, child: PoolId, proportion: f64, location: &str) {
         if let Some(member) = self.member(child) {
             let location = location.to_owned();
-            let _ = self.events.try_send(CaptureEvent::Progress {
+            let _ = self.course.events().try_send(CaptureEvent::Progress {
                 pid: member.pid,
                 proportion,
                 location,
@@ -400,7 +410,7 @@ impl<'a, W: Write> Gathering<'a, W> {
             pid: process.pid,
             verdict: process.verdict.clone(),
         };
-        let _ = self.events.try_send(event);
+        let _ = self.course.events().try_send(event);
         self.settled.push((key, process));
     }
 

@@ -1,7 +1,8 @@
 //! A capture: writes the data of all processes into one file.
 //!
 //! Created by the session. [`Capture::save`] does the work on another thread and waits for it,
-//! because the caller's stack may be small. In the processed format, the default, this process
+//! because the caller's stack may be small. [`Capture::save_async`] can be awaited instead
+//! (`saving`). In the processed format, the default, this process
 //! reads all pools itself ([`crate::processed`]). In the Gecko format all children are asked first;
 //! this process's own part is written concurrently (by a separate thread, into an unlinked file);
 //! children's parts are taken in the order of their answers; the memory of children that do not
@@ -16,6 +17,7 @@
 //!  "meta":{…}}
 //! ```
 
+mod course;
 mod gathering;
 pub(crate) mod lifetime;
 pub(crate) mod log;
@@ -25,6 +27,7 @@ mod participants;
 pub(crate) mod parts;
 pub(crate) mod processed_capture;
 pub(crate) mod recover;
+mod saving;
 pub(crate) mod series;
 
 use std::cell::Cell;
@@ -46,11 +49,13 @@ pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
 use crate::push_sums::PushSums;
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::SupervisorHandle;
+use course::Course;
 use lifetime::Lifetime;
 use names::SessionSymbols;
 use profiler_files::output::{GzipLevel, OutputError, ProfileFile};
 use profiler_symbols::SymbolStore;
 use profiler_symbols::stack::{SymbolStackError, on_symbol_stack};
+pub use saving::SavingCapture;
 use series::CaptureSeries;
 
 /// The address space that a capture may need, without the debug information of modules.
@@ -184,6 +189,9 @@ pub enum CaptureError {
     /// [configuration](crate::CapturePolicy::configure) of a capture on a sign.
     #[error("code of the application has panicked during the capture")]
     Panicked,
+    /// The future of [`Capture::save_async`] was dropped.
+    #[error("the capture was cancelled")]
+    Cancelled,
     /// This process's own part could not be written.
     #[error("cannot write this process's own part: {0}")]
     OwnPart(String),
@@ -296,7 +304,8 @@ impl CaptureSources {
 #[must_use = "a capture does nothing until it is saved"]
 pub struct Capture {
     sources: Arc<CaptureSources>,
-    events: (Sender<CaptureEvent>, CaptureEvents),
+    course: Course,
+    events: CaptureEvents,
     format: Format,
     selection: Selection,
     symbols: Box<dyn Symbols + Send>,
@@ -348,13 +357,11 @@ impl std::fmt::Debug for Capture {
 
 impl Capture {
     pub(crate) fn new(sources: Arc<CaptureSources>) -> Self {
-        let events = events();
-        let symbols = Box::new(SessionSymbols::new(
-            sources.symbols.clone(),
-            events.0.clone(),
-        ));
+        let (sender, events) = events();
+        let symbols = Box::new(SessionSymbols::new(sources.symbols.clone(), sender.clone()));
         Self {
             sources,
+            course: Course::new(sender),
             events,
             format: Format::default(),
             selection: Selection::default(),
@@ -365,7 +372,7 @@ impl Capture {
 
     /// Returns the events of this capture, to watch on another thread.
     pub fn events(&self) -> CaptureEvents {
-        self.events.1.clone()
+        self.events.clone()
     }
 
     /// Sets the file format.
@@ -440,7 +447,7 @@ impl Capture {
     /// # Panics
     /// If the [`Symbols`] that were given to [`Self::symbols`] panic.
     pub fn save(self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
-        if IS_CAPTURING.get() {
+        if is_capturing() {
             return Err(CaptureError::WithinCapture);
         }
         check_memory()?;
@@ -452,9 +459,43 @@ impl Capture {
         }
     }
 
+    /// Does what [`Self::save`] does, for asynchronous code on any executor: a thread of the profiler
+    /// does the work, and wakes the task when it is done. The first poll starts it; no poll waits
+    /// for it.
+    ///
+    /// If the future is dropped before that, the capture ends early and leaves no file, unless the
+    /// file was complete already.
+    ///
+    /// ```no_run
+    /// # async fn capture() -> Result<(), Box<dyn std::error::Error>> {
+    /// let session = profiler_parent::Session::builder().start()?;
+    /// let report = session.capture().save_async("profile.json.gz").await?;
+    /// println!("{} bytes", report.bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    ///
+    /// # Panics
+    /// A poll panics if the [`Symbols`] that were given to [`Self::symbols`] have panicked.
+    pub fn save_async(self, path: impl AsRef<Path>) -> SavingCapture {
+        SavingCapture::new(self, path.as_ref().to_owned())
+    }
+
     /// Writes the profile on the current thread. Needs more stack than a thread of the host may
     /// have.
-    fn save_here(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
+    fn save_here(self, path: &Path) -> Result<CaptureReport, CaptureError> {
+        let cancelled = self.course.cancel_flag();
+        self.write(path).map_err(|error| match error {
+            // The output of a capture that is cancelled fails.
+            CaptureError::Write { .. } if cancelled.is_cancelled() => CaptureError::Cancelled,
+            other => other,
+        })
+    }
+
+    fn write(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
         let _capturing = Capturing::begin();
         let turn = self
             .sources
@@ -462,12 +503,13 @@ impl Capture {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         self.sources.check_session()?;
+        self.course.check()?;
         let level = match self.series {
             Some(_) => GzipLevel::Fast,
             None => GzipLevel::Small,
         };
         let mut file = ProfileFile::create_with(path, level)?;
-        let events = &self.events.0;
+        let mut out = self.course.output(&mut file);
         let continued = self.series.as_ref();
         let mut series = continued.map_or_else(CaptureSeries::default, |series| {
             lock_series(series).clone().continued()
@@ -477,14 +519,19 @@ impl Capture {
                 &self.sources,
                 &self.selection,
                 &mut series,
-                events,
-                &mut *self.symbols,
-                &mut file,
+                &self.course,
+                &mut self.course.symbols(&mut *self.symbols),
+                &mut out,
                 path,
             )?,
             Format::Gecko => {
-                let processes =
-                    gathering::run(&self.sources, &self.selection, events, &mut file, path)?;
+                let Self {
+                    sources,
+                    selection,
+                    course,
+                    ..
+                } = &self;
+                let processes = gathering::run(sources, selection, course, &mut out, path)?;
                 (processes, Vec::new())
             }
         };
@@ -494,6 +541,7 @@ impl Capture {
         // If the session has ended meanwhile, its pools may have been removed before they were
         // read.
         self.sources.check_session()?;
+        self.course.check()?;
         let bytes = file.commit()?;
         if let Some(continued) = continued {
             *lock_series(continued) = series;
@@ -507,6 +555,11 @@ impl Capture {
             unread_programs: self.sources.processes.missed_arrivals(),
         })
     }
+}
+
+/// Whether the calling thread writes a profile: another capture would wait for this one.
+fn is_capturing() -> bool {
+    IS_CAPTURING.get()
 }
 
 /// Marks the calling thread as one that captures.

@@ -15,6 +15,7 @@ use profiler_core::ids::ProcessId;
 use profiler_gecko::{ProcessRole, ProcessSummary};
 use profiler_json::JsonWriter;
 
+use super::course::Course;
 use super::lifetime;
 use super::log::GatheringLog;
 use super::participants;
@@ -51,7 +52,7 @@ pub(super) fn run(
     sources: &CaptureSources,
     selection: &Selection,
     series: &mut CaptureSeries,
-    events: &Sender<CaptureEvent>,
+    course: &Course,
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
     path: &Path,
@@ -62,6 +63,7 @@ pub(super) fn run(
         focus,
         detail,
     } = selection;
+    let events = course.events();
     let table = &*sources.processes;
     let clock = sources.time.clock();
     let unlisted = table.expired().counts;
@@ -92,6 +94,7 @@ pub(super) fn run(
         if subject.is_some() && participant.is_parent && !profile.is_empty() {
             continue;
         }
+        course.check()?;
         report_participant(events, participant, number, all.len());
         let is_root = participant.is_parent || subject == Some(participant.key);
         let one = settle(table, participant, is_root, series, &mut profile)?;

@@ -288,12 +288,12 @@ impl Payload {
     }
 }
 
-/// Formats a flow identifier as in the profile: texts unchanged, numbers in hexadecimal.
+/// Formats a flow identifier as in the profile: texts unchanged, numbers as the texts of flows.
 fn flow_id(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.clone()),
-        Value::U64(number) => Some(format!("{number:x}")),
-        Value::I64(number) => Some(format!("{number:x}")),
+        Value::U64(number) => Some(format!("{number:016x}")),
+        Value::I64(number) => Some(format!("{number:016x}")),
         _ => None,
     }
 }

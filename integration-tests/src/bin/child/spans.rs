@@ -5,10 +5,11 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::Context;
+use profiler_core::flow::Flow;
 use profiler_core::groups::{Group, GroupKind};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, MarkerSpan, ProfilerMarker, SpanOptions, category};
-use profiler_core::{marker, span};
+use profiler_core::{flow, marker, span};
 use serde::Serialize;
 
 use crate::{Words, number};
@@ -34,6 +35,7 @@ impl ProfilerMarker for Message {
 /// - `spans THREADS COUNT` records COUNT pairs of nested spans on each of THREADS threads.
 /// - `inside GROUP COUNT` records COUNT markers in a span of GROUP.
 /// - `receive NUMBER` records a marker that ends the flow NUMBER.
+/// - `pass-flow FLOW` records that a flow passes and ends. FLOW is its text or a `traceparent`.
 /// - `point` records a marker.
 /// - `slow PLUGIN MS` sleeps for MS milliseconds in the group of PLUGIN.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
@@ -46,6 +48,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "spans" => spans(words),
         "inside" => inside(words),
         "receive" => receive(words),
+        "pass-flow" => pass_flow(words),
         "slow" => slow(words),
         "point" => {
             marker!("point", &category::TEST);
@@ -100,6 +103,17 @@ fn receive(words: Words<'_>) -> anyhow::Result<String> {
         MarkerOptions::default(),
         &payload
     );
+    Ok("ok".to_owned())
+}
+
+fn pass_flow(words: Words<'_>) -> anyhow::Result<String> {
+    let text = *words.first().context("no flow")?;
+    let flow = match text.contains('-') {
+        true => Flow::from_traceparent(text)?,
+        false => text.parse()?,
+    };
+    flow!(step flow, "request received");
+    flow!(end flow, "request answered");
     Ok("ok".to_owned())
 }
 

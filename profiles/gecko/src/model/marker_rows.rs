@@ -215,12 +215,13 @@ fn write_field<W: Write>(
     }
 }
 
-/// Texts are interned as they are, numbers (flow identifiers) in hexadecimal.
+/// Texts are interned as they are, numbers (flow identifiers) as the texts of flows: 16 hexadecimal
+/// digits.
 fn intern_value(value: FieldValue<'_>, texts: &mut impl TextTable) -> StringId {
     match value {
         FieldValue::Str(text) => texts.intern(text),
-        FieldValue::U64(number) => texts.intern(&format!("{number:x}")),
-        FieldValue::I64(number) => texts.intern(&format!("{number:x}")),
+        FieldValue::U64(number) => texts.intern(&format!("{number:016x}")),
+        FieldValue::I64(number) => texts.intern(&format!("{number:016x}")),
         FieldValue::Bool(flag) => texts.intern(if flag { "true" } else { "false" }),
         FieldValue::F64(number) => texts.intern(&number.to_string()),
         FieldValue::None | FieldValue::List(_) => texts.intern(""),
