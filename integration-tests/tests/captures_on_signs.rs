@@ -198,8 +198,10 @@ fn c4_a_handler_of_the_program_stays_and_may_raise_a_flag() -> anyhow::Result<()
     let taken = CaptureTrigger::signal(libc::SIGUSR1);
     let refused = Captures::start(&session, taken).map(drop);
     let refused = refused.unwrap_err().downcast::<CaptureOnError>()?;
-    let is_taken = |error: &CaptureOnError| matches!(error, CaptureOnError::SignalTaken { signal } if *signal == libc::SIGUSR1);
-    assert!(is_taken(&refused), "{refused}");
+    let CaptureOnError::SignalTaken { signal } = refused else {
+        bail!("{refused}");
+    };
+    assert_eq!(signal, libc::SIGUSR1);
     let captures = Captures::start(&session, CaptureTrigger::flag(&FROM_HANDLER))?;
     send(libc::SIGUSR1, std::process::id())?;
     assert_eq!(captures.notice()?.cause, CaptureCause::Flag);

@@ -92,8 +92,7 @@ fn c10_a_process_that_is_not_recorded_is_an_error_and_leaves_no_file() -> anyhow
 }
 
 #[test]
-fn c10_a_recording_that_is_killed_leaves_the_client_with_an_error_and_no_file() -> anyhow::Result<()>
-{
+fn c10_a_recording_that_is_killed_leaves_an_error_and_no_file() -> anyhow::Result<()> {
     own_process!();
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("out.json");

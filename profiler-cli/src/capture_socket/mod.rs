@@ -3,9 +3,9 @@
 //! `record` listens, and `capture` connects. The socket has no file: its name is in the abstract
 //! namespace of the system, contains the number of the command, and ends with the command. Every
 //! user of the machine may connect to such a name, so both sides ask the system for the process at
-//! the other end. Invariants: the command answers only its own user and root; a client talks only to
-//! the process that it names, of its own user unless the client is root's; no side waits for longer
-//! than [`PATIENCE`] for a byte that must come. Linux only.
+//! the other end. Invariants: the command answers only its own user and root; a client talks only
+//! to the process that it names, of its own user unless the client is root's; the command waits for
+//! at most [`PATIENCE`] for a client. Linux only.
 //!
 //! ```text
 //! capture                                     record
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 pub(crate) use imp::{Connection, Listener, connect};
 
-/// How long one side waits for the other, except for the profile itself.
+/// How long the command waits until a client sends or reads something.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest length of a line.
 const MAX_LINE: u64 = 4096;

@@ -89,8 +89,8 @@ impl CaptureOnSignalArgs {
         Some((number(self.signal?), &ASKED))
     }
 
-    /// Captures when the flag is raised, until the returned value is dropped. `output` is the profile
-    /// of the recording.
+    /// Captures when the flag is raised, until the returned value is dropped. `output` is the
+    /// profile of the recording.
     pub(super) fn start(
         &self,
         session: &Session,

@@ -1,11 +1,11 @@
 //! What signals to this command do during a recording.
 //!
-//! Started by `record`. While the program runs, the signals are the program's: those that only
-//! this command has got are passed on, and those that the whole process group has got have reached
-//! the program already ([`GroupWitness`]). The third Ctrl-C within some seconds kills the program.
+//! Started by `record`. While the program runs, the signals are the program's: those that only this
+//! command has got are passed on, and those that the whole process group has got have reached the
+//! program already ([`GroupWitness`]). The third Ctrl-C within some seconds kills the program.
 //! After the program has ended, a request to end ends the sending to engines, unless it may have
-//! been meant for the program. A signal that asks for a profile (`--capture-on-signal`) is not passed
-//! on. While the profile is written, the second request ends the command.
+//! been meant for the program. A signal that asks for a profile (`--capture-on-signal`) is not
+//! passed on. While the profile is written, the second request ends the command.
 //!
 //! A sender may send a signal to a process and then to its group (`timeout`), or to one process
 //! after the other (a service manager). So the signals of a short time are examined together.

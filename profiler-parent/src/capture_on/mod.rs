@@ -1,8 +1,9 @@
 //! Captures on a sign: a profile of the last seconds when something happens, for programs that run
 //! for weeks.
 //!
-//! [`Session::capture_on`](crate::Session::capture_on) starts a thread that looks for the signs of a
-//! [`CaptureTrigger`] ten times a second, and writes the profiles that a [`CapturePolicy`] allows.
+//! [`Session::capture_on`](crate::Session::capture_on) starts a thread that looks for the signs of
+//! a [`CaptureTrigger`] ten times a second, and writes the profiles that a [`CapturePolicy`]
+//! allows.
 //!
 //! ```no_run
 //! use std::time::Duration;

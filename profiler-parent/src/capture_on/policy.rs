@@ -61,8 +61,8 @@ impl CapturePolicy {
         self
     }
 
-    /// Sets how much time before the capture a profile shows. The profile of an alert shows the slow
-    /// runs also if they began earlier.
+    /// Sets how much time before the capture a profile shows. The profile of an alert shows the
+    /// slow runs also if they began earlier.
     pub const fn last(mut self, time: Duration) -> Self {
         self.last = Some(time);
         self

@@ -70,14 +70,14 @@ impl CaptureTrigger {
         Self(vec![Kind::Flag(flag)])
     }
 
-    /// The signal arrives. Installs a handler that only counts, for a signal that has no handler and
-    /// is not ignored: a handler of the program is never replaced. The handler stays when the
+    /// The signal arrives. Installs a handler that only counts, for a signal that has no handler
+    /// and is not ignored: a handler of the program is never replaced. The handler stays when the
     /// captures end, and then has no effect. A program with a handler of its own raises a
     /// [`CaptureFlag`] in it.
     ///
     /// In a forked child, the signal has its default effect. Waits of the program (`poll`, `sleep`)
-    /// that the signal interrupts end early, as for any signal with a handler. Requests to end or to
-    /// stop (`SIGTERM`, `SIGINT`), `SIGCHLD`, and signals about errors (`SIGSEGV`) are refused.
+    /// that the signal interrupts end early, as for any signal with a handler. Requests to end or
+    /// to stop (`SIGTERM`, `SIGINT`), `SIGCHLD`, and signals about errors (`SIGSEGV`) are refused.
     pub fn signal(number: i32) -> Self {
         Self(vec![Kind::Signal(number)])
     }
@@ -111,8 +111,9 @@ impl CaptureTrigger {
         Self::death(Deaths::Crashes)
     }
 
-    /// A process of the session ends in this way. The profile has its last data. The end of a process
-    /// that has joined by itself may have an unknown status, which only [`Deaths::All`] includes.
+    /// A process of the session ends in this way. The profile has its last data. The end of a
+    /// process that has joined by itself may have an unknown status, which only [`Deaths::All`]
+    /// includes.
     pub fn death(deaths: Deaths) -> Self {
         Self(vec![Kind::Death(deaths)])
     }

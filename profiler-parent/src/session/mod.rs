@@ -308,8 +308,9 @@ impl Session {
         Capture::new(Arc::clone(&self.captures))
     }
 
-    /// Captures a profile whenever `trigger` has a sign, as `policy` allows, until the returned value
-    /// is dropped or the session ends. For programs that run for weeks: [`crate::capture_on`].
+    /// Captures a profile whenever `trigger` has a sign, as `policy` allows, until the returned
+    /// value is dropped or the session ends. For programs that run for weeks:
+    /// [`crate::capture_on`].
     ///
     /// Looks for signs ten times a second, on a thread of the profiler, which also writes the
     /// profiles. No thread of the application waits for it.
