@@ -17,6 +17,8 @@
 //! fork-signal    forks a process, which sends itself SIGUSR2, and prints the signal that ends it
 //! run WORD…      runs this application again with the words, and waits for it
 //! save, finish   as the functions of these names; prints the outcome
+//! await-end      waits until the session has ended
+//! exists FILE    prints whether the file exists
 //! exit           ends the process by `exit`
 //! ```
 
@@ -24,6 +26,7 @@ mod forks;
 mod signals;
 
 use std::io::BufRead;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -119,6 +122,11 @@ fn obey<'a>(
             ensure!(status == 0, "{status}");
         }
         "fork-signal" => println!("{:?}", forks::fork_and_signal()?),
+        "await-end" => begun.await_end()?,
+        "exists" => println!(
+            "{}",
+            Path::new(words.next().context("which file?")?).exists()
+        ),
         "save" => say(begun.save().map(Some)),
         "finish" => say(begun.finish()),
         "exit" => std::process::exit(0),
@@ -133,6 +141,19 @@ impl Begun {
             Self::Guard(Some(session)) => session.save(),
             _ => Err(CaptureError::SessionOver),
         }
+    }
+
+    fn await_end(&self) -> anyhow::Result<()> {
+        let Self::Guard(Some(session)) = self else {
+            bail!("no session")
+        };
+        let turns = LONG.as_millis();
+        let has_ended = (0..turns).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            session.session().is_none()
+        });
+        ensure!(has_ended, "the session goes on");
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<Option<CaptureReport>, CaptureError> {

@@ -139,17 +139,13 @@ fn a_signal_that_the_program_uses_is_left_to_it() -> anyhow::Result<()> {
 #[test]
 fn after_the_time_the_profile_is_written_and_recording_ends() -> anyhow::Result<()> {
     let place = Place::new()?;
-    let words = "guard line mark late save finish";
-    let mut application = Application::start(place.command(Some("out.json,at=0.01s"), words))?;
-    assert_eq!(application.line()?, "started: After(10ms)");
-    appears(&place.path("out.json"))?;
-    application.go_on()?;
-    // The session ends a moment after the file appears.
-    let saved = application.line()?;
+    let words = "guard await-end exists out.json mark late save finish";
+    let lines = place.run(Some("out.json,at=0.01s"), words)?;
     let written = format!("written: {}", place.path("out.json").display());
-    assert!([&written, "error: the session is over"].contains(&saved.as_str()));
-    assert_eq!(application.line()?, written);
-    application.end()
+    let over = "error: the session is over";
+    assert_eq!(lines, ["started: After(10ms)", "true", over, &written]);
+    assert!(!place.profile("out.json")?.texts().contains(&"late"));
+    Ok(())
 }
 
 #[test]
@@ -163,13 +159,16 @@ fn a_program_that_ends_before_the_time_has_a_profile() -> anyhow::Result<()> {
 #[test]
 fn a_forked_process_neither_writes_the_profile_nor_ends_the_session() -> anyhow::Result<()> {
     let place = Place::new()?;
-    for at in ["exit", "3600s", "signal"] {
-        let value = format!("{at}.json,at={at}");
-        place.run(Some(&value), "guard mark one fork mark two finish")?;
+    for at in ["exit", "3600s"] {
+        let (value, file) = (format!("{at}.json,at={at}"), format!("{at}.json"));
+        let words = format!("guard mark one fork exists {file} mark two save");
+        let lines = place.run(Some(&value), &words)?;
+        assert_eq!(lines[1], "false", "{at}");
+        assert!(lines[2].starts_with("written"), "{lines:?}");
+        assert_eq!(place.profile(&file)?.texts(), ["one", "two"], "{at}");
     }
-    for file in ["exit.json", "3600s.json"] {
-        assert_eq!(place.profile(file)?.texts(), ["one", "two"], "{file}");
-    }
+    let lines = place.run(Some("signal.json,at=signal"), "guard fork signal finish")?;
+    assert!(lines[1].starts_with("written"), "{lines:?}");
     Ok(())
 }
 

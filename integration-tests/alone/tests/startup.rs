@@ -65,7 +65,8 @@ fn a_signal_writes_the_profile_and_the_exit_does_not() -> anyhow::Result<()> {
 #[test]
 fn a_forked_process_exits_without_writing_the_profile() -> anyhow::Result<()> {
     let place = Place::new()?;
-    place.run(Some("out.json"), "init mark one fork mark two exit")?;
+    let words = "init mark one fork exists out.json mark two exit";
+    assert_eq!(place.run(Some("out.json"), words)?, ["Started", "false"]);
     assert_eq!(place.profile("out.json")?.texts(), ["one", "two"]);
     Ok(())
 }
