@@ -24,8 +24,8 @@ use writer::{SIGNAL, Shared, Writer};
 
 impl Session {
     /// Starts a session if the environment asks for it, and writes its profile without a further
-    /// call. So a program that contains this line is profiled by whoever runs it, without a change
-    /// to its code:
+    /// call. So the user of a program that contains this line can profile it without a change to
+    /// its code:
     ///
     /// ```no_run
     /// use profiler_parent::Session;

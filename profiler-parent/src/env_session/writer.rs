@@ -72,7 +72,7 @@ impl Shared {
         lock(&self.written).take()
     }
 
-    /// Writes the profile on the thread, to which nobody listens.
+    /// Writes the profile on the thread, and keeps the result.
     fn save_and_keep(&self) {
         let written = self.save();
         if let Err(error) = &written
