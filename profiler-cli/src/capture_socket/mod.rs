@@ -5,7 +5,7 @@
 //! user of the machine may connect to such a name, so both sides ask the system for the process at
 //! the other end. Invariants: the command answers only its own user and root; a client talks only
 //! to the process that it names, of its own user unless the client is root's; the command waits for
-//! at most [`PATIENCE`] for a client. Linux only.
+//! at most ten seconds for a client. Linux only.
 //!
 //! ```text
 //! capture                                     record
@@ -28,6 +28,7 @@ use std::time::Duration;
 pub(crate) use imp::{Connection, Listener, connect};
 
 /// How long the command waits until a client sends or reads something.
+#[cfg(target_os = "linux")]
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest length of a line.
 const MAX_LINE: u64 = 4096;
