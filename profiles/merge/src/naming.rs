@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Flow identifiers of at least this many hexadecimal digits are the same flow in all inputs: they
-/// are drawn at random. Smaller numbers, and other texts, are counted by each program for itself.
+/// Flow identifiers of at least this many hexadecimal digits, without zeros before them, are the
+/// same flow in all inputs: they are drawn at random. Smaller numbers, and other texts, are counted by each program for itself.
 const GLOBAL_FLOW_DIGITS: usize = 9;
 
 /// The most hosts of a merged profile. Each has a section in it, and every host is compared with
@@ -155,7 +155,8 @@ impl HostNames {
 }
 
 fn is_global(flow: &str) -> bool {
-    flow.len() >= GLOBAL_FLOW_DIGITS && flow.bytes().all(|byte| byte.is_ascii_hexdigit())
+    let digits = flow.trim_start_matches('0');
+    digits.len() >= GLOBAL_FLOW_DIGITS && flow.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Names for hosts that are called `names`: the second `NAME` is `NAME (2)`.
@@ -205,7 +206,9 @@ mod tests {
         assert_eq!(one.process_id("12.1"), "a:12.1");
         assert_ne!(one.process_id("12"), other.process_id("12"));
         assert_eq!(one.process_name("worker"), "worker (a)");
-        assert_ne!(one.flow("beef"), other.flow("beef"));
+        for small in ["beef", "000000000000beef"] {
+            assert_ne!(one.flow(small), other.flow(small));
+        }
         assert_ne!(one.flow("a longer text"), other.flow("a longer text"));
         for names in [one, other] {
             assert_eq!(names.flow("ab0000000000012"), "ab0000000000012");
