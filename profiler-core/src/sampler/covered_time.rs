@@ -18,10 +18,9 @@
 //! must not share the time at the sample. The wait of a thread that was seen not to run for a while is
 //! an exception: it has lasted until the thread ran.
 //!
-//! A thread that is ready to run may have no processor. After a wait, that time belongs to the wait:
-//! the thread is still in the function that waits. If a thread has lost its processor while it was
-//! running, the time is in its next sample that is taken while it runs
-//! (`ThreadActivity::preempted_ns_since`). This is the run delay below.
+//! Run delay, the time in which a thread is ready to run but has no processor, is not a wait. It is
+//! in the thread's next sample that is taken while the thread runs. The system does not count the
+//! delay after a wait apart from that of a thread that has lost its processor.
 //!
 //! Invariant: at each wait that is recorded, all samples of the thread together stand for its life
 //! up to then, within two ticks. Ticks are whole numbers, and a sample has at least one: later

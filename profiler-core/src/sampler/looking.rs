@@ -342,13 +342,13 @@ impl Looking {
         recorder.record_cpu(target, cpu_ns, (at, ticks));
     }
 
-    /// Notes for how long the thread had lost its processor since the last look.
+    /// Notes the run delay of the thread since the last look.
     fn note_delay(&self, target: &mut Target) {
         let Some(activity) = tasks::activity(target.tid) else {
             return;
         };
         let before = target.activity.replace(activity).unwrap_or(activity);
-        let delayed = activity.preempted_ns_since(&before);
+        let delayed = activity.delay_ns_since(&before);
         target.waits.time.delay(self.time_of(delayed));
     }
 

@@ -154,7 +154,7 @@ impl LookTaken {
         let before = std::mem::replace(&mut thread.activity, activity);
         let has_run = before != activity;
         if thread.has_delay {
-            let delayed = activity.preempted_ns_since(&before);
+            let delayed = activity.delay_ns_since(&before);
             thread.waits.time.delay(times.time_of(delayed));
         }
         thread.has_delay = true;
