@@ -1,6 +1,7 @@
 //! A signal to this process that wakes a thread of the profiler.
 //!
-//! Used by sessions that write their profile on a signal, and by captures on a signal. Invariants: an action that the program
+//! Used by sessions that write their profile on a signal, and by captures on a signal.
+//! Invariants: an action that the program
 //! has chosen for the signal is never changed, and neither is a mask; the handler stores to an
 //! atomic, wakes a thread and returns, on the thread's alternate stack if it has one; it stays
 //! installed, because the default action of the signal ends the process; in a forked child, which
