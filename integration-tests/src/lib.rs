@@ -61,6 +61,16 @@ mod readme {}
 #[doc = include_str!("../../docs/embedding.md")]
 mod embedding_document {}
 
+/// The code in the document about captures on a sign compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/captures.md")]
+mod captures_document {}
+
+/// The code in the document about sessions by the environment compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/startup.md")]
+mod startup_document {}
+
 /// The code in the document about performance groups compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/groups.md")]

@@ -132,6 +132,12 @@ impl Recording {
         Pid::from_raw(self.command.id().cast_signed()).context("no process")
     }
 
+    /// Ends the helper, and waits for the command, which must succeed.
+    pub(crate) fn end_with_exit(mut self) -> anyhow::Result<Ended> {
+        self.tell("exit 0")?;
+        self.end_with(0)
+    }
+
     /// As [`Self::end`]; the exit code must be this one.
     pub(crate) fn end_with(self, code: i32) -> anyhow::Result<Ended> {
         let ended = self.end()?;

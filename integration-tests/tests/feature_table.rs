@@ -56,6 +56,7 @@ fn every_row_of_the_feature_table_has_the_test_that_it_names() -> Result<()> {
         ("A", 5),
         ("L", 2),
         ("T", 10),
+        ("C", 13),
         ("X", 24),
         ("S", 3),
     ];

@@ -12,7 +12,7 @@ use integration_tests::known_waits::compile;
 use integration_tests::patience::LONG;
 use integration_tests::{own_process, session, tools};
 use profiler_parent::core::session::Features;
-use profiler_parent::{AlertRules, EvidenceOptions};
+use profiler_parent::{AlertRules, CapturePolicy, CaptureTrigger, EvidenceOptions};
 use serde_json::Value;
 
 use crate::live_support::Page;
@@ -215,12 +215,19 @@ fn an_application_hears_of_a_deadlock_of_its_children_and_its_profile_has_it() -
     let alerts = session.alerts(AlertRules::default(), EvidenceOptions::default())?;
     let (sender, deadlocks) = std::sync::mpsc::channel();
     alerts.on_deadlock(move |deadlock| drop(sender.send(deadlock.to_string())));
+    let (sender, captures) = std::sync::mpsc::channel();
+    let policy = CapturePolicy::in_directory(session.path("captures"))
+        .on_capture(move |notice| drop(sender.send(notice.clone())));
+    let _captures = session.capture_on(CaptureTrigger::deadlock(), policy)?;
     let mut command = Command::new(program);
     command.current_dir(place.path()).stdin(Stdio::null());
     command.env("LD_LIBRARY_PATH", place.prefix().join("lib"));
     let mut child = session.spawn("stuck worker", command)?;
     let told = deadlocks.recv_timeout(LONG)?;
     ensure!(told.contains("waiting for stuck worker ["), "{told}");
+    let captured = captures.recv_timeout(LONG)?;
+    ensure!(captured.cause.to_string().contains(&told), "{captured:?}");
+    ensure!(captured.outcome.is_ok(), "{captured:?}");
     let path = session.path("profile.json");
     session.session()?.capture().save(&path)?;
     let path = path.to_str().context("a path")?;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use profiler_child::Invitation;
 use profiler_core::session;
+use profiler_sys::keeping_errno;
 
-use crate::errno::keeping_errno;
 use crate::host;
 
 /// Whether this process records is decided, or it has nothing to join.

@@ -34,7 +34,6 @@
 )]
 
 pub mod c_api;
-mod errno;
 mod handles;
 mod host;
 mod joining;

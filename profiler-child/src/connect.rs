@@ -47,6 +47,9 @@ pub enum Status {
     /// ([`session::is_active`]). [`shutdown`](crate::shutdown) ends the wait. If the session refuses
     /// the process, the profile lists it with the reason.
     Joining,
+    /// This process records for a session of its own, which `MULTIPROCESS_PROFILER` has asked for.
+    /// Only in programs that are built with `profiler-startup`.
+    Started,
     /// The environment names neither a parent nor a session.
     NoParent,
     /// [`init`](crate::init) was called before in this process, or [`after_fork`](crate::after_fork).
@@ -71,6 +74,10 @@ pub enum InitError {
     /// This process records for a session of its own, which it started before.
     #[error("this process records for a session of its own")]
     OwnSession,
+    /// `MULTIPROCESS_PROFILER` asks for a session of this process's own, which could not start.
+    /// Only in programs that are built with `profiler-startup`.
+    #[error("MULTIPROCESS_PROFILER asks for a session, which cannot start: {0}")]
+    Startup(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The pool cannot be taken, or recording cannot start. In a forked child of a process in which
     /// the profiler was started, call [`after_fork`](crate::after_fork).
     #[error(transparent)]
@@ -282,7 +289,7 @@ fn record(
 }
 
 /// The file name of this program; empty if the system does not tell it.
-fn program_name() -> String {
+pub(crate) fn program_name() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()

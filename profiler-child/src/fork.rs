@@ -14,6 +14,7 @@ use profiler_core::session::{self, AfterForkError};
 
 use crate::connect::{self, Status};
 use crate::init::{self, JOIN_WAIT};
+use crate::verbose::tell_if_off;
 use crate::{io_thread, own_threads, shutdown};
 
 /// The process that has begun anew after a fork; 0 before. In a forked child, the process from
@@ -46,7 +47,8 @@ static ANEW: AtomicU32 = AtomicU32::new(0);
 /// ```
 ///
 /// # Result
-/// As that of [`init`](crate::init); whatever it is, the process runs on unharmed.
+/// As that of [`init`](crate::init); whatever it is, the process runs on unharmed. With
+/// `MULTIPROCESS_PROFILER_VERBOSE=1`, the reason for which it does not record is printed.
 ///
 /// - [`Status::NoParent`]: the environment names no session. A child that was started with
 ///   `Session::spawn_untrusted` has no address, so its workers cannot join.
@@ -97,6 +99,17 @@ pub unsafe fn after_fork() -> Status {
 /// # Safety
 /// As for [`after_fork`].
 pub unsafe fn after_fork_within(patience: Duration) -> Status {
+    // SAFETY: the caller's promise.
+    let status = unsafe { begin_anew(patience) };
+    tell_if_off(&status);
+    status
+}
+
+/// Begins anew, and joins the session.
+///
+/// # Safety
+/// As for [`after_fork`].
+unsafe fn begin_anew(patience: Duration) -> Status {
     // SAFETY: the caller's promise.
     match unsafe { session::after_fork() } {
         Ok(()) => {

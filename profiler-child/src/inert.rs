@@ -18,6 +18,8 @@ pub enum Status {
     Recording,
     /// The session has not answered in time. Does not happen on this system.
     Joining,
+    /// This process records for a session of its own. Does not happen on this system.
+    Started,
     /// There is no session on this system.
     NoParent,
     /// The process has begun before. Does not happen on this system.

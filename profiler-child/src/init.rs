@@ -13,6 +13,7 @@ use profiler_core::session;
 
 use crate::connect::{InitError, Status, record_for, record_for_session, status_if_begun};
 use crate::join::report;
+use crate::verbose::tell_if_off;
 
 /// How long [`init`] waits for a session that this process joins by itself. A thread of the
 /// profiler waits longer.
@@ -33,13 +34,28 @@ pub const JOIN_WAIT: Duration = Duration::from_millis(20);
 /// listens (`figures -- join` prints `join.ms` and `join.host_wait_ms.no_parent`). A thread of the
 /// profiler does everything else. If that thread does not get to run, for example because `init` is
 /// called within a `dlopen` that blocks new threads, the call returns 10 s later, and the process
-/// does not record. Never panics or prints.
+/// does not record. Never panics.
+///
+/// # Why is it off?
+/// If the variable `MULTIPROCESS_PROFILER_VERBOSE` is set to `1`, a call after which the process
+/// does not record prints the reason: one line on standard error. Otherwise nothing is printed.
+///
+/// # A program with no session
+/// The function starts no session. A program that is built with the crate `profiler-startup` in the
+/// place of this one starts one of its own if the variable `MULTIPROCESS_PROFILER` asks for it.
 pub fn init() -> Status {
     init_within(JOIN_WAIT)
 }
 
 /// Like [`init`], with another limit on the wait for a session that this process joins by itself.
 pub fn init_within(patience: Duration) -> Status {
+    let status = init_silently(patience);
+    tell_if_off(&status);
+    status
+}
+
+/// Like [`init_within`], and prints nothing.
+pub fn init_silently(patience: Duration) -> Status {
     match status_if_begun() {
         Some(status) => status,
         None => Invitation::of_environment().follow(patience),

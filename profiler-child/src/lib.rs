@@ -20,7 +20,8 @@
 //! - The threads of the profiler have a descriptor table of their own (since Linux 5.9). So the
 //!   program may close all descriptors and use any number, and no process that it forks inherits a
 //!   descriptor of the profiler.
-//! - An error leaves the profiler off and the host unharmed; [`init`] returns it.
+//! - An error leaves the profiler off and the host unharmed; [`init`] returns it. With
+//!   `MULTIPROCESS_PROFILER_VERBOSE=1` in the environment, [`init`] also prints it.
 //!
 //! # Systems
 //! On Windows, and on every other system that is not a Unix, the crate compiles and does nothing:
@@ -64,6 +65,8 @@ mod own_threads;
 mod shutdown;
 #[cfg(unix)]
 mod updates;
+#[cfg(unix)]
+mod verbose;
 
 #[cfg(not(unix))]
 mod inert;
@@ -79,7 +82,7 @@ pub use fork::{after_fork, after_fork_within};
 pub use inert::{InitError, JOIN_WAIT, Status, init, init_within, shutdown};
 #[doc(hidden)]
 #[cfg(unix)]
-pub use init::{Invitation, init_as};
+pub use init::{Invitation, init_as, init_silently};
 #[cfg(unix)]
 pub use init::{JOIN_WAIT, init, init_within};
 pub use profiler_core as core;
@@ -92,6 +95,9 @@ pub use profiler_core::{blocking, flow, group, scope, span, text_marker};
 pub use shutdown::leave;
 #[cfg(unix)]
 pub use shutdown::shutdown;
+#[doc(hidden)]
+#[cfg(unix)]
+pub use verbose::{tell, tell_if_off};
 
 pub mod label {
     //! Labels: see [`profiler_core::label`](mod@profiler_core::label). The attribute is for

@@ -6,6 +6,8 @@
 
 mod agent;
 mod at_start;
+mod capture;
+mod capture_socket;
 mod columns;
 mod console;
 mod diff;
@@ -13,6 +15,7 @@ mod export;
 mod fleet;
 mod import;
 mod info;
+mod live_page;
 mod merge;
 mod output_name;
 mod plain;
@@ -50,6 +53,7 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     Record(Box<record::RecordArgs>),
+    Capture(capture::CaptureArgs),
     View(view::ViewArgs),
     Info(info::InfoArgs),
     Waits(waits::WaitsArgs),
@@ -80,6 +84,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     match command {
         Command::Record(options) => record::run(options),
+        Command::Capture(options) => capture::run(options).map(done),
         Command::View(options) => view::run(options).map(done),
         Command::Info(options) => info::run(options).map(done),
         Command::Waits(options) => waits::run(options).map(done),

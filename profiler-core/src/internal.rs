@@ -205,6 +205,12 @@ pub mod sys {
     pub use crate::sys::{ProcessStat, open_process};
 }
 
+pub mod units {
+    //! See `units` in the sources: sizes and times in texts.
+
+    pub use crate::units::{milliseconds, positive, seconds, size};
+}
+
 pub mod waits {
     //! See `sampler::asked_waits` in the sources: for whom the threads of a process wait.
 

@@ -61,6 +61,8 @@ mod timestamp;
 #[cfg(all(feature = "engine", unix))]
 pub mod alloc;
 #[cfg(all(feature = "engine", unix))]
+mod available_features;
+#[cfg(all(feature = "engine", unix))]
 mod backtrace;
 #[cfg(all(feature = "engine", unix))]
 mod codec;
@@ -124,6 +126,8 @@ mod template;
 pub mod thread;
 #[cfg(all(feature = "engine", unix))]
 pub mod time;
+#[cfg(all(feature = "engine", unix))]
+mod units;
 
 /// The items for other crates of the profiler. Not part of the interface for applications; may
 /// change in every version.

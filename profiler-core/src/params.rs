@@ -37,6 +37,7 @@ impl Features {
     /// [`crate::alloc::ProfilingAllocator`].
     pub const NATIVE_ALLOCATIONS: Self = Self(1 << 7);
 
+    /// All features with the names that a profile shows.
     const NAMES: [(Self, &'static str); 8] = [
         (Self::STACK_WALK, "stackwalk"),
         (Self::CPU, "cpu"),
@@ -67,6 +68,17 @@ impl Features {
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// All features that have a name, one by one.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::NAMES.into_iter().map(|(feature, _)| feature)
+    }
+
+    /// The feature with this name, one of [`Self::names`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut all = Self::NAMES.into_iter();
+        all.find_map(|(feature, known)| (known == name).then_some(feature))
     }
 
     /// The names of the features in the set, as shown in a profile.
@@ -307,5 +319,14 @@ mod tests {
         let features = Features::CPU.with(Features::MEMORY);
         assert_eq!(features.names().collect::<Vec<_>>(), ["cpu", "memory"]);
         assert!(!features.contains(Features::STACK_WALK));
+    }
+
+    #[test]
+    fn every_feature_is_found_by_its_name() {
+        for feature in Features::all() {
+            let name = feature.names().next().unwrap();
+            assert_eq!(Features::from_name(name), Some(feature));
+        }
+        assert_eq!(Features::from_name("everything"), None);
     }
 }

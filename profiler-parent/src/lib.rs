@@ -16,12 +16,15 @@
 pub mod alerts;
 mod awaited;
 pub mod capture;
+pub mod capture_on;
 mod controller;
+mod env_session;
 mod gather;
 mod generated_code;
 pub mod groups;
 #[doc(hidden)]
 pub mod internal;
+mod kept_files;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
@@ -43,15 +46,23 @@ pub use capture::{
     Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
     SavingCapture,
 };
+pub use capture_on::{
+    CaptureCause, CaptureCounts, CaptureFlag, CaptureNotice, CaptureOnError, CapturePolicy,
+    CaptureTrigger, Deaths, TriggeredCaptures,
+};
+pub use env_session::{EnvSession, EnvSessionError};
 pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
+#[doc(inline)]
+pub use ipc_protocol::environment::{StartupError, WriteAt};
 #[cfg(feature = "live")]
 pub use live::{LiveError, LiveOptions, LiveServer, MetricsPage, MetricsText};
 pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use process_table::{
-    Deadlock, DeadlockedWait, ProcessReport, ProcessState, SessionSummary, UnprofiledProcess,
+    Deadlock, DeadlockedWait, ProcessDeath, ProcessReport, ProcessState, SessionSummary,
+    UnprofiledProcess,
 };
 pub use profiler_core as core;
 #[doc(inline)]
@@ -61,13 +72,14 @@ pub use profiler_core::recording_names::*;
 #[doc(inline)]
 pub use profiler_core::session::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
-pub use profiler_core::session::{Features, SampleSource};
+pub use profiler_core::session::{FeatureUnavailable, Features, SampleSource};
 #[doc(no_inline)]
 pub use profiler_core::{blocking, flow, group, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, HostCommand, ProfiledChild, SessionAddressError, SpawnError};
+pub use sys::SignalTaken;
 
 pub mod label {
     //! Labels: see [`profiler_core::label`](mod@profiler_core::label). The attribute is for

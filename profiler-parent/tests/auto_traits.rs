@@ -15,11 +15,12 @@ use profiler_parent::recover::{
 use profiler_parent::{
     Alert, AlertRules, AlertTarget, Alerts, AlertsError, ByteLimit, Capture, CaptureError,
     CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation,
-    DropReason, Drops, EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot,
-    LimitError, Monitor, NotRecorded, ObserveError, Observer, PoolDirectoryError, ProcessId,
-    ProcessReport, ProcessState, ProfiledChild, SavingCapture, Session, SessionAddressError,
-    SessionBuilder, SessionError, SessionSummary, SlowRun, SpawnError, SymbolOptions, Unsuitable,
-    Verdict, Why,
+    DropReason, Drops, EntryCounts, EnvSession, EnvSessionError, EvidenceOptions,
+    FeatureUnavailable, Features, Filter, Format, GroupsSnapshot, LimitError, Monitor, NotRecorded,
+    ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport, ProcessState,
+    ProfiledChild, SavingCapture, Session, SessionAddressError, SessionBuilder, SessionError,
+    SessionSummary, SignalTaken, SlowRun, SpawnError, StartupError, SymbolOptions, Unsuitable,
+    Verdict, Why, WriteAt,
 };
 use test_support::{assert_send, assert_send_sync};
 
@@ -33,6 +34,12 @@ assert_send_sync!(
     NotRecorded,
     ByteLimit,
     Features,
+    FeatureUnavailable,
+    EnvSession,
+    EnvSessionError,
+    SignalTaken,
+    StartupError,
+    WriteAt,
     PoolDirectoryError,
     Unsuitable,
     ProfiledChild,

@@ -24,6 +24,7 @@ mod recover_mutated_pool;
 mod source_request;
 mod symbol_names;
 mod symbols;
+mod unwind;
 
 /// Checks one input. Panics if the checked code breaks a rule.
 pub(crate) type CheckInput = fn(&[u8]);
@@ -54,4 +55,5 @@ pub(crate) const TARGETS: &[(&str, CheckInput)] = &[
     ("source_request", source_request::check_input),
     ("symbol_names", symbol_names::check_input),
     ("symbols", symbols::check_input),
+    ("unwind", unwind::check_input),
 ];

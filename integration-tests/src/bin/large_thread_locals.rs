@@ -23,7 +23,10 @@ use profiler_core::marker;
 use profiler_core::marker::category;
 use profiler_parent::core::session::Features;
 use profiler_parent::observe::Filter;
-use profiler_parent::{AlertRules, AlertTarget, EvidenceOptions, Format, ProcessState, Session};
+use profiler_parent::{
+    AlertRules, AlertTarget, CapturePolicy, CaptureTrigger, EvidenceOptions, Format, ProcessState,
+    Session,
+};
 
 const BYTES: usize = 1 << 20;
 
@@ -78,6 +81,8 @@ fn parent() -> Result<()> {
     let observer = session.observe(Filter::default())?;
     let alerts = session.alerts(AlertRules::default(), EvidenceOptions::none())?;
     alerts.add(AlertTarget::All, "test", |_| ())?;
+    let policy = CapturePolicy::in_directory(directory.path());
+    let captures = session.capture_on(CaptureTrigger::crash(), policy)?;
     let live = session.serve_live((Ipv4Addr::LOCALHOST, 0).into())?;
     for name in ["", "processes", "groups"] {
         let answer = ask(live.address(), &live.url(), name)?;
@@ -96,6 +101,7 @@ fn parent() -> Result<()> {
     }
     ensure!(observer.next(LONG).is_ok(), "nothing is observed");
     let own = touched()?;
+    drop(captures);
     drop(child.stdin.take());
     let mut child_output = String::new();
     child

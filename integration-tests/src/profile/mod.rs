@@ -15,6 +15,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use crate::marks::check_of;
@@ -80,13 +81,23 @@ pub struct Mark {
     pub data: Value,
 }
 
+/// The content of a file, which is compressed if its name ends in `.gz`.
+fn json_in(path: &Path) -> anyhow::Result<Value> {
+    let file = BufReader::new(File::open(path)?);
+    let is_packed = path.extension().is_some_and(|extension| extension == "gz");
+    Ok(match is_packed {
+        true => serde_json::from_reader(BufReader::new(GzDecoder::new(file)))?,
+        false => serde_json::from_reader(file)?,
+    })
+}
+
 impl Profile {
     /// Reads a saved profile.
     ///
     /// # Errors
     /// When the file is not a profile.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
+        let json = json_in(path)?;
         let processes = if is_processed(&json) {
             processed::processes(&json)?
         } else {
@@ -101,7 +112,7 @@ impl Profile {
     /// # Errors
     /// When the file is not JSON, or one of the parsed parts is not the part of a process.
     pub fn read_some(path: &Path, names: &[&str]) -> anyhow::Result<Self> {
-        let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
+        let json = json_in(path)?;
         let processes = if is_processed(&json) {
             processed::some_processes(&json, names)?
         } else {

@@ -1,5 +1,6 @@
-//! The resources that a parent hands to a child at spawn, in one environment variable, and the
-//! address of a session, in another one.
+//! The environment variables of the profiler: the resources that a parent hands to a child at
+//! spawn, the address of a session, the options of a session that a program starts by itself
+//! ([`STARTUP_VARIABLE`]), and whether it says why it is off ([`VERBOSE_VARIABLE`]).
 //!
 //! The parent builds a [`ChildEnvironment`] per child and puts it into the child's `Command`; the
 //! child takes it with [`take`] before anything else. Invariants: the variable is ignored in a
@@ -16,20 +17,26 @@
 //! process, and would be refused by the parent since the token is valid once.
 //!
 //! The variable with the address of the session ([`SESSION_VARIABLE`]) is meant for all
-//! descendants, and is never removed.
+//! descendants, and is never removed. [`pass_on`] sets it in a process of one thread.
 
 mod inherited_handle;
 mod server;
 mod session_address;
+mod startup;
 mod text;
 mod token;
+mod verbose;
 
 use std::process::Command;
 
 pub use inherited_handle::InheritedHandle;
 pub use server::Server;
 pub use session_address::{AddressError, SESSION_VARIABLE, SessionAddress, session_address};
+pub use startup::{
+    STARTUP_VARIABLE, StartupError, StartupOptions, WriteAt, asks_for_startup, startup_options,
+};
 pub use token::Token;
+pub use verbose::{VERBOSE_VARIABLE, is_verbose};
 
 use crate::sys;
 use crate::version::PROTOCOL_VERSION;
@@ -190,6 +197,36 @@ fn remove_if_single_threaded() {
         unsafe {
             std::env::remove_var(VARIABLE);
         }
+    }
+}
+
+/// Says that this process had one thread when the value was made, and that only threads of the
+/// profiler were started since.
+#[derive(Debug)]
+pub struct OneThread(());
+
+impl OneThread {
+    /// `None` if the process has several threads, or if their number is not known.
+    pub fn now() -> Option<Self> {
+        sys::is_single_threaded().then_some(Self(()))
+    }
+}
+
+/// Lets all processes that this process starts from now on join the session at this address, in
+/// whichever way they are started: puts it into the environment of this process. Removes
+/// [`STARTUP_VARIABLE`], so that they start no sessions of their own.
+#[allow(unsafe_code)]
+pub fn pass_on(address: &SessionAddress, _alone: OneThread) {
+    #[allow(clippy::disallowed_methods)] // safe, see below
+    // SAFETY: the program has one thread, this one, by `OneThread`. The other threads are those of
+    // the profiler, which read the environment only through `std::env`, whose lock is held here.
+    unsafe {
+        std::env::set_var(SESSION_VARIABLE, address.to_value());
+    }
+    #[allow(clippy::disallowed_methods)] // safe, see below
+    // SAFETY: as above.
+    unsafe {
+        std::env::remove_var(STARTUP_VARIABLE);
     }
 }
 

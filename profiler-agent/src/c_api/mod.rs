@@ -21,8 +21,8 @@ pub use threads::*;
 use std::ffi::{c_char, c_int};
 
 use profiler_core::session;
+use profiler_sys::keeping_errno;
 
-use crate::errno::keeping_errno;
 use crate::joining;
 use crate::text::{self, MAX_TEXT_BYTES};
 

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::table;
 use crate::console::say;
+use crate::units::duration;
 
 #[derive(Debug, Args)]
 pub(super) struct StoreArgs {
@@ -163,35 +164,4 @@ pub(super) fn print_json<T: Serialize>(key: &str, rows: &[T]) -> Result<()> {
         &serde_json::json!({ key: rows }),
     )?);
     Ok(())
-}
-
-/// Parses a number with a unit of time.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "expected a number with s, m, h or d".to_owned();
-    let (number, unit) = text
-        .split_at_checked(text.len().saturating_sub(1))
-        .ok_or_else(wrong)?;
-    let seconds = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u32 = number.parse().map_err(|_| wrong())?;
-    Ok(Duration::from_secs(u64::from(number) * seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_a_number_with_a_unit() {
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("7d"), Ok(Duration::from_secs(7 * 86_400)));
-        for text in ["", "h", "5", "5x", "-5m", "1.5h", "5µ"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 }

@@ -5,6 +5,7 @@
 //! written if a process kills the program; a file that the user did not name is never overwritten;
 //! the command ends as the program has ended, by an exit code or a signal.
 
+mod captures;
 mod choices;
 mod descriptors;
 mod features;
@@ -43,6 +44,7 @@ use crate::progress::{ProgressLine, with_progress};
 use crate::push::RecordPushArgs;
 use crate::signals::{Signals, end_like_the_program};
 use crate::units;
+use captures::{CaptureOnSignalArgs, Shape};
 use choices::{Format, Source};
 use inheritance::Inheritance;
 use stop::Stopping;
@@ -64,6 +66,9 @@ use witness::GroupWitness;
 /// A program with a profiler session of its own keeps it: the processes that this session records
 /// are in the profiles of that session, and this profile names them. The command says so as soon as
 /// it is known.
+///
+/// `profiler capture` writes a profile of the last seconds while CMD runs, and so does this command
+/// on a signal, with --capture-on-signal.
 ///
 /// With --progress, a line on standard error has the number of processes, the memory that is used,
 /// and the lost entries while CMD runs.
@@ -120,6 +125,8 @@ pub(crate) struct RecordArgs {
     push: RecordPushArgs,
     #[command(flatten)]
     metrics: metrics::MetricsArgs,
+    #[command(flatten)]
+    captures: CaptureOnSignalArgs,
     /// The name of the profiled program in the profile [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
@@ -193,6 +200,10 @@ fn record(options: &RecordArgs) -> Result<End> {
     let pusher = pusher
         .map(|push| profiler_push::Pusher::start(&session, &push))
         .transpose()?;
+    let _captures = options
+        .captures
+        .start(&session, &options.shape(), &output.now())?;
+    captures::serve(&session, options.shape());
     let signals = Signals::catch_all()?;
     let (mut child, program, is_observed) = options.start(&session)?;
     // The program has already inherited the usual limit.
@@ -201,7 +212,8 @@ fn record(options: &RecordArgs) -> Result<End> {
         child.name_by_program();
     }
     let pid = child.id().get();
-    let stopping = Stopping::watch(signals, witness, child.signals(), pid)?;
+    let asked = options.captures.flag();
+    let stopping = Stopping::watch(signals, witness, child.signals(), pid, asked)?;
     let mut wait = || {
         let status = progress::wait(&session, &mut child, options.progress);
         left::wait(&session, options.wait, &stopping);
@@ -304,7 +316,7 @@ impl RecordArgs {
         // Not as an argument, which every user of the machine could read.
         tell(&format!(
             "profiler: in a terminal: {}={} profiler top",
-            crate::top::VARIABLE,
+            crate::live_page::VARIABLE,
             live.url()
         ));
         Ok(Some(live))
@@ -324,18 +336,20 @@ impl RecordArgs {
         target: &Path,
         line: &ProgressLine,
     ) -> Result<CaptureReport> {
-        let mut capture = session.capture().format(self.format.into()).only_children();
-        if self.show_arguments {
-            let words: Vec<_> = self
-                .command
-                .iter()
-                .map(|word| word.to_string_lossy())
-                .collect();
-            capture = capture.arguments(words.join(" "));
-        }
+        let capture = self.shape().apply(session.capture());
         Ok(with_progress(line, capture.events(), || {
             capture.save(target)
         })?)
+    }
+
+    /// How captures of the program look.
+    fn shape(&self) -> Shape {
+        let words = self.command.iter().map(|word| word.to_string_lossy());
+        let words: Vec<_> = words.collect();
+        Shape {
+            format: self.format.into(),
+            arguments: self.show_arguments.then(|| words.join(" ")),
+        }
     }
 
     fn shown_name(&self) -> String {

@@ -1,10 +1,11 @@
 //! What signals to this command do during a recording.
 //!
-//! Started by `record`. While the program runs, the signals are the program's: those that only
-//! this command has got are passed on, and those that the whole process group has got have reached
-//! the program already ([`GroupWitness`]). The third Ctrl-C within some seconds kills the program.
+//! Started by `record`. While the program runs, the signals are the program's: those that only this
+//! command has got are passed on, and those that the whole process group has got have reached the
+//! program already ([`GroupWitness`]). The third Ctrl-C within some seconds kills the program.
 //! After the program has ended, a request to end ends the sending to engines, unless it may have
-//! been meant for the program. While the profile is written, the second request ends the command.
+//! been meant for the program. A signal that asks for a profile (`--capture-on-signal`) is not
+//! passed on. While the profile is written, the second request ends the command.
 //!
 //! A sender may send a signal to a process and then to its group (`timeout`), or to one process
 //! after the other (a service manager). So the signals of a short time are examined together.
@@ -14,7 +15,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use profiler_parent::ChildSignals;
+use profiler_parent::{CaptureFlag, ChildSignals};
 use profiler_push::PushCanceller;
 use profiler_sys::spawn_quiet;
 
@@ -78,12 +79,14 @@ pub(super) struct Stopping {
 
 impl Stopping {
     /// Handles signals from now on, on a thread that ends with the command. `program` is the
-    /// process number of the program.
+    /// process number of the program. `asked` is the signal that asks for a profile, which is not
+    /// passed on, and the flag that it raises.
     pub(super) fn watch(
         signals: Signals,
         witness: Option<GroupWitness>,
         child: ChildSignals,
         program: u32,
+        asked: Option<(i32, &'static CaptureFlag)>,
     ) -> io::Result<Self> {
         let phase = SharedPhase(Arc::new(Mutex::new(RecordPhase::Running)));
         let mut handler = Handler {
@@ -92,6 +95,7 @@ impl Stopping {
             early: BTreeMap::new(),
             child,
             program,
+            asked,
             phase: phase.clone(),
             interrupts: Vec::new(),
             latest_request: None,
@@ -131,6 +135,8 @@ struct Handler {
     early: BTreeMap<i32, Instant>,
     child: ChildSignals,
     program: u32,
+    /// The signal that asks for a profile, and the flag that it raises.
+    asked: Option<(i32, &'static CaptureFlag)>,
     phase: SharedPhase,
     /// The times of the latest interrupts.
     interrupts: Vec<Instant>,
@@ -151,6 +157,7 @@ impl Handler {
     /// Waits for signals, and handles those that belong together.
     fn handle(&mut self) -> io::Result<()> {
         let first = self.signals.next()?;
+        self.note(&first);
         if matches!(self.phase.get(), RecordPhase::Running) {
             let burst = self.collect(first)?;
             self.pass_on(&burst);
@@ -158,6 +165,13 @@ impl Handler {
             self.take_request(first.signal);
         }
         Ok(())
+    }
+
+    /// Asks for a profile, if that is what the signal means.
+    fn note(&self, caught: &Caught) {
+        if let Some((_, flag)) = self.asked.filter(|(signal, _)| *signal == caught.signal) {
+            flag.raise();
+        }
     }
 
     /// Handles a signal after the end of the program. The same signal twice within a short time is
@@ -177,6 +191,7 @@ impl Handler {
         let mut caught = vec![first];
         let began = now();
         while let Some(next) = self.signals.next_within(TOGETHER)? {
+            self.note(&next);
             caught.push(next);
             if began.elapsed() > LONGEST {
                 break;
@@ -232,7 +247,9 @@ impl Handler {
             let _ = self.child.send(SIGKILL);
             return;
         }
-        for caught in own {
+        let is_asked =
+            |caught: &&Caught| self.asked.is_some_and(|(asked, _)| asked == caught.signal);
+        for caught in own.into_iter().filter(|caught| !is_asked(caught)) {
             let _ = self.child.send(caught.signal); // it may have ended meanwhile
         }
     }

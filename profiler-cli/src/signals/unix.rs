@@ -12,10 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-#[cfg(not(any(target_vendor = "apple", target_os = "freebsd")))]
-use libc::__errno_location as errno_location;
-#[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
-use libc::__error as errno_location;
+use profiler_sys::keeping_errno;
 
 use super::Caught;
 use crate::at_start;
@@ -208,11 +205,7 @@ fn origin(signal: i32, info: *const libc::siginfo_t) -> Origin {
 }
 
 extern "C" fn ring(signal: i32, info: *mut libc::siginfo_t, _: *mut c_void) {
-    // SAFETY: returns the calling thread's own errno, which outlives this call.
-    let errno = unsafe { errno_location() };
-    // SAFETY: as above.
-    let before = unsafe { *errno };
-    match origin(signal, info) {
+    keeping_errno(|| match origin(signal, info) {
         Origin::Own => {}
         // SAFETY: the default action refers to no function.
         Origin::OwnFault => unsafe {
@@ -223,9 +216,7 @@ extern "C" fn ring(signal: i32, info: *mut libc::siginfo_t, _: *mut c_void) {
             libc::kill(std::process::id().cast_signed(), libc::SIGSTOP);
         },
         Origin::Sender { is_system } => write((signal & 0x7f) as u8, is_system),
-    }
-    // SAFETY: as above.
-    unsafe { *errno = before };
+    });
 }
 
 fn write(signal: u8, is_system: bool) {

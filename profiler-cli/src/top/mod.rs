@@ -21,8 +21,6 @@
 //! address, which is a secret, does not have to be an argument, because every user of the machine
 //! can read arguments.
 
-mod address;
-mod fetch;
 mod functions;
 mod table;
 mod text;
@@ -34,11 +32,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
-pub(crate) use address::VARIABLE;
-use fetch::LivePage;
 use functions::FunctionsAnswer;
 use table::Everything;
 use waits::WaitsAnswer;
+
+use crate::live_page::{LivePage, address};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Rows in a pipe, and where the size of the terminal is unknown.
@@ -193,7 +191,7 @@ fn name_of(value: impl ValueEnum) -> String {
 
 pub(crate) fn run(options: &TopArgs) -> Result<()> {
     options.check()?;
-    let page = LivePage::at(&address::of(options.url.as_deref())?)?;
+    let page = LivePage::at(&address(options.url.as_deref())?)?;
     let is_terminal = io::stdout().is_terminal();
     if options.once {
         options.warm_up(&page);

@@ -6,7 +6,7 @@
 use super::ProfilerMarker;
 use super::payload::field_keys;
 use crate::category::CategoryPair;
-use crate::codec;
+use crate::codec::{self, CodecError};
 use crate::definition_cell::{DefinitionCell, DefinitionTable};
 use crate::entry_counts::DropReason;
 use crate::ids::DefinitionId;
@@ -101,17 +101,36 @@ fn define_checked(
     checked: Result<(), SchemaError>,
     keys: Vec<String>,
 ) -> Result<DefinitionId, DropReason> {
-    let plain = checked.err().map(|error| {
-        report(manager, &schema.name, &error);
-        schema.plain(&keys, &error)
-    });
-    let schema = codec::encode(plain.as_ref().unwrap_or(schema));
-    let schema = schema.map_err(|_| DropReason::NoDefinitions)?;
+    let encoded = match checked {
+        Ok(()) => codec::encode(schema),
+        Err(error) => encode_plain(manager, schema, &keys, &error),
+    };
+    let schema = encoded.map_err(|_| DropReason::NoDefinitions)?;
+    define_encoded(manager, schema, keys)
+}
+
+/// Reports that a schema was refused, and encodes a plain one.
+#[cold]
+#[inline(never)] // few threads need this stack space
+fn encode_plain(
+    manager: &ChunkManager,
+    schema: &MarkerSchema,
+    keys: &[String],
+    error: &SchemaError,
+) -> Result<Vec<u8>, CodecError> {
+    report(manager, &schema.name, error);
+    codec::encode(&schema.plain(keys, error))
+}
+
+#[inline(never)] // the encoder then has more of the stack
+fn define_encoded(
+    manager: &ChunkManager,
+    schema: Vec<u8>,
+    keys: Vec<String>,
+) -> Result<DefinitionId, DropReason> {
     let marker_type = Definition::MarkerType { schema, keys };
-    manager
-        .pool()
-        .define(&marker_type)
-        .map_err(|_| DropReason::NoDefinitions)
+    let number = manager.pool().define(&marker_type);
+    number.map_err(|_| DropReason::NoDefinitions)
 }
 
 /// Writes a notice about a refused schema, once per pool for each type and reason. If there is no

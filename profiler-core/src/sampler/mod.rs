@@ -100,6 +100,13 @@ native! {
     }
 }
 
+/// Whether this system has samples.
+pub(crate) const IS_SUPPORTED: bool = cfg!(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+));
+
 #[doc(hidden)]
 pub use control::SamplingStats;
 pub use define::{define_label, define_module};

@@ -31,7 +31,7 @@ use crate::params::SampleSource;
 use crate::record::session_state;
 use crate::sync::fixed::{AtomicU32, Ordering};
 use crate::sys::native::machine::left_of_alternate_stack;
-use crate::sys::native::{signal, tasks, trap, wake};
+use crate::sys::native::{signal, tasks, trap};
 use crate::time::Timestamp;
 use profiler_sys::Renewable;
 
@@ -176,13 +176,13 @@ pub(super) fn bell() -> u32 {
 
 /// Sleeps until the bell differs from `seen`, or the time has passed.
 pub(super) fn sleep(seen: u32, at_most: Duration) {
-    wake::wait(&BELL, seen, at_most);
+    profiler_sys::wait_on_word(&BELL, seen, at_most);
 }
 
 /// Wakes the sampler's thread. For signal handlers: the caller preserves `errno`.
 pub(super) fn ring() {
     BELL.fetch_add(1, Ordering::Release);
-    wake::wake(&BELL);
+    profiler_sys::wake_word(&BELL);
 }
 
 /// Installs the handler for timers and for signals of the sampler's thread, unless it is installed.

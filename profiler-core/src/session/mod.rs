@@ -11,6 +11,7 @@ mod fork;
 mod pauses;
 mod switches;
 
+pub use crate::available_features::FeatureUnavailable;
 pub use crate::entry_counts::{DropReason, Drops, EntryCounts};
 pub use crate::params::{Features, OverheadBudget, SampleSource, SessionParams};
 #[doc(inline)]

@@ -32,6 +32,7 @@ mod imp;
 mod address_space;
 mod descriptor;
 mod descriptor_table;
+mod errno;
 mod file_identity;
 mod file_stamp;
 mod foreign_file;
@@ -45,7 +46,9 @@ mod native_thread;
 mod own_threads;
 mod renewable;
 mod secret;
+mod tell;
 mod threads;
+mod wake;
 
 pub use address_space::check_address_space;
 pub use descriptor::{
@@ -55,18 +58,21 @@ pub use descriptor::{
 pub use descriptor_table::{
     DescriptorTable, end_profiler_table, enter_own_table, leave_program_table, occupy_low_numbers,
 };
+pub use errno::keeping_errno;
 pub use file_identity::FileIdentity;
 pub use file_stamp::FileStamp;
 pub use foreign_file::ForeignFile;
 pub use found_file::{FoundFile, open_regular};
-pub use imp::{current_thread_number, path_of, read_at, vdso_image};
+pub use imp::{current_thread_number, path_of, read_at, vdso_image, wake_precisely};
 pub use maps::{Mapping, Maps};
 pub use own_threads::{own_thread_count, own_thread_numbers};
 pub use renewable::Renewable;
 pub use secret::new_secret;
+pub use tell::tell;
 pub use threads::{
     QuietThread, is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_code,
 };
+pub use wake::{wait_on_word, wake_word};
 
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
 /// about the threads and files of the parent.

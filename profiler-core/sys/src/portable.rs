@@ -69,6 +69,9 @@ pub fn current_thread_number() -> u64 {
     OWN.get()
 }
 
+/// Has no effect on other systems.
+pub const fn wake_precisely() {}
+
 /// Reads at a position, without moving the file's offset.
 #[cfg(unix)]
 pub fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {

@@ -89,6 +89,12 @@ type KnownEpilogue = Cell<(u64, Option<Epilogue>)>;
 #[derive(Debug)]
 pub struct KnownEpilogues(Box<[KnownEpilogue]>);
 
+impl Default for KnownEpilogues {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl KnownEpilogues {
     /// Knows none.
     #[must_use]

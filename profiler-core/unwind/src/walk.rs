@@ -229,8 +229,18 @@ impl<'a, S: StackWords> Walk<'a, S> {
         walked: &mut Walked,
     ) -> Result<Option<u64>, Error> {
         if facts.is_covered {
-            return self.by_tables(at, regs, walked);
+            self.by_tables(at, regs, walked)
+        } else {
+            self.without_tables(at, regs)
         }
+    }
+
+    #[inline(never)] // most stacks do not need this stack space
+    fn without_tables(
+        &self,
+        at: FrameAddress,
+        regs: &mut UnwindRegsNative,
+    ) -> Result<Option<u64>, Error> {
         let is_in_module = self.is_in_module(at);
         if let Some(generated) = self.stack.generated.filter(|_| !is_in_module)
             && let Some(epilogue) = generated.epilogue(at.address())
@@ -263,44 +273,87 @@ impl<'a, S: StackWords> Walk<'a, S> {
         regs: &mut UnwindRegsNative,
         walked: &mut Walked,
     ) -> Result<Option<u64>, Error> {
+        if matches!(frame_pointer(regs), 0 | UNKNOWN_FRAME_POINTER) {
+            self.by_tables_checked(at, regs, walked)
+        } else {
+            self.apply_tables(at, regs)
+        }
+    }
+
+    /// Unwinds a frame whose frame pointer is null or unknown.
+    #[inline(never)] // other frames then take less of the stack
+    fn by_tables_checked(
+        &mut self,
+        at: FrameAddress,
+        regs: &mut UnwindRegsNative,
+        walked: &mut Walked,
+    ) -> Result<Option<u64>, Error> {
+        let before = *regs;
+        let is_unknown = frame_pointer(&before) == UNKNOWN_FRAME_POINTER;
+        match self.apply_tables(at, regs) {
+            Ok(None) if !is_unknown && cfg!(target_arch = "x86_64") => self.check_end(at, &before),
+            Err(error) if is_unknown => {
+                *regs = before;
+                self.with_found_frame_pointer((at, error), regs, walked)
+            }
+            next => next,
+        }
+    }
+
+    /// Does with the registers what the tables say.
+    #[inline(never)] // its callers then take less of the stack
+    fn apply_tables(
+        &mut self,
+        at: FrameAddress,
+        regs: &mut UnwindRegsNative,
+    ) -> Result<Option<u64>, Error> {
         let (words, beyond) = (self.stack.words, &self.beyond);
-        let read = |address: u64| {
+        let mut read = |address: u64| {
             words
                 .word(address)
                 .ok_or_else(|| beyond.set(words.is_beyond(address)))
         };
         let tables = &self.snapshot.tables;
-        let rules = &mut self.cache.rules;
-        let mut unwind_frame =
-            |regs: &mut UnwindRegsNative| tables.unwind_frame(at, regs, rules, &mut &read);
-        let before = *regs;
-        let next = unwind_frame(regs);
-        if next == Ok(None) && frame_pointer(&before) == 0 && cfg!(target_arch = "x86_64") {
-            // For a table that it does not understand, framehop follows the frame pointer, and
-            // takes a null for the end of the stack. A table that says so does it for any frame
-            // pointer.
-            let mut other = before;
-            set_frame_pointer(&mut other, UNKNOWN_FRAME_POINTER);
-            return unwind_frame(&mut other).and_then(|next| match next {
-                None => Ok(None),
-                Some(_) => Err(Error::DidNotAdvance),
-            });
+        tables.unwind_frame(at, regs, &mut self.cache.rules, &mut read)
+    }
+
+    /// Whether the tables say that the stack ends, with a null frame pointer. For a table that it
+    /// does not understand, framehop follows the frame pointer, and takes a null for the end of the
+    /// stack. A table that says so does it for any frame pointer.
+    #[cold]
+    #[inline(never)]
+    fn check_end(
+        &mut self,
+        at: FrameAddress,
+        regs: &UnwindRegsNative,
+    ) -> Result<Option<u64>, Error> {
+        let mut regs = *regs;
+        set_frame_pointer(&mut regs, UNKNOWN_FRAME_POINTER);
+        match self.apply_tables(at, &mut regs)? {
+            None => Ok(None),
+            Some(_) => Err(Error::DidNotAdvance),
         }
-        if next.is_ok() || frame_pointer(&before) != UNKNOWN_FRAME_POINTER {
-            return next;
-        }
+    }
+
+    /// Unwinds the frame of a waiting thread for which the tables need the frame pointer.
+    #[cold]
+    #[inline(never)]
+    fn with_found_frame_pointer(
+        &mut self,
+        (at, error): (FrameAddress, Error),
+        regs: &mut UnwindRegsNative,
+        walked: &mut Walked,
+    ) -> Result<Option<u64>, Error> {
         // Only the rule for a frame record, `(sp, fp) = (fp + 16, *fp)`, fails in this way.
-        let needs_record = next == Err(Error::FramepointerUnwindingMovedBackwards);
+        let needs_record = error == Error::FramepointerUnwindingMovedBackwards;
         walked.has_spoiled_cache |= !needs_record;
-        let pointer = self
-            .stack
-            .code
+        let code = self.stack.code;
+        let pointer = code
             .filter(|_| needs_record && cfg!(target_arch = "x86_64"))
-            .and_then(|code| find_frame_pointer(self.snapshot, &self.stack, code, at, &before));
-        let Some(pointer) = pointer else { return next };
-        *regs = before;
+            .and_then(|code| find_frame_pointer(self.snapshot, &self.stack, code, at, regs))
+            .ok_or(error)?;
         set_frame_pointer(regs, pointer);
-        unwind_frame(regs)
+        self.apply_tables(at, regs)
     }
 
     /// What is known of a return address in the present module.

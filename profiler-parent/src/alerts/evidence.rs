@@ -5,19 +5,15 @@
 //! first; no file replaces another; only the worst alerts of a collection get a file, because
 //! writing one reads the pools of all processes.
 
-use std::collections::VecDeque;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use profiler_core::time::UnixNs;
 use profiler_gecko::model::SlowRunMarker;
 
 use super::{Alert, AlertsError, SlowRun};
 use crate::capture::{Capture, CaptureSources};
+use crate::kept_files::KeptFiles;
 use crate::session_time::SessionNs;
 
 /// Whether evidence is kept, where, and how much.
@@ -77,33 +73,29 @@ impl EvidenceOptions {
     }
 }
 
-/// The files written so far.
+/// Writes evidence.
 #[derive(Debug)]
 pub(super) struct Evidence {
     options: EvidenceOptions,
-    written: VecDeque<PathBuf>,
+    /// `None`: no evidence is kept.
+    files: Option<KeptFiles>,
 }
 
-/// The number of the next evidence file: unique for all alerts of this process.
-static NUMBER: AtomicU64 = AtomicU64::new(1);
-
 impl Evidence {
-    /// Creates the directory, if evidence is kept.
+    /// # Errors
+    /// If the directory cannot be created.
     pub(super) fn new(options: EvidenceOptions) -> Result<Self, AlertsError> {
-        if let Some(directory) = &options.directory {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
-                .map_err(|source| AlertsError::Evidence {
+        let most = options.kept.max(options.at_once);
+        let files = options.directory.as_ref().map(|directory| {
+            KeptFiles::in_directory(directory, "alert", most).map_err(|source| {
+                AlertsError::Evidence {
                     directory: directory.clone(),
                     source,
-                })?;
-        }
-        Ok(Self {
-            options,
-            written: VecDeque::new(),
-        })
+                }
+            })
+        });
+        let files = files.transpose()?;
+        Ok(Self { options, files })
     }
 
     /// Writes the evidence of the worst alerts, which come first in `alerts`. Writes no further
@@ -114,7 +106,7 @@ impl Evidence {
         captures: &Arc<CaptureSources>,
         is_over: impl Fn() -> bool,
     ) {
-        let Some(directory) = self.options.directory.clone() else {
+        let Some(files) = &mut self.files else {
             return;
         };
         for alert in alerts
@@ -122,7 +114,7 @@ impl Evidence {
             .take(self.options.at_once)
             .take_while(|_| !is_over())
         {
-            let path = directory.join(file_name(alert, captures.time.clock().start_unix));
+            let path = files.new_path(captures.time.date_of(alert.to), &alert.group);
             let margin = i64::try_from(self.options.margin.as_nanos()).unwrap_or(i64::MAX);
             let from = alert.from.0.saturating_sub(margin);
             let to = alert.to.0.saturating_add(margin);
@@ -133,19 +125,16 @@ impl Evidence {
             match capture.save(&path) {
                 Ok(report) => {
                     alert.evidence = Some(report.path.clone());
-                    self.written.push_back(report.path);
+                    files.keep(report.path);
                 }
                 Err(error) => alert.evidence_error = Some(error.to_string()),
             }
-        }
-        while self.written.len() > self.options.kept.max(self.options.at_once) {
-            let _ = self.written.pop_front().map(fs::remove_file);
         }
     }
 }
 
 /// The markers of an alert's slow runs.
-fn slow_runs(alert: &Alert) -> Vec<SlowRunMarker> {
+pub(crate) fn slow_runs(alert: &Alert) -> Vec<SlowRunMarker> {
     let marker = |run: &SlowRun| SlowRunMarker {
         group: alert.group.clone(),
         kind: alert.kind.clone(),
@@ -154,51 +143,4 @@ fn slow_runs(alert: &Alert) -> Vec<SlowRunMarker> {
         to_ns: run.to.0,
     };
     alert.slow_runs.iter().map(marker).collect()
-}
-
-/// Returns a unique name for an alert's file: the alert's time in milliseconds since the Unix
-/// epoch, so that files sort by time, then the process id, a number, and the group.
-fn file_name(alert: &Alert, start: UnixNs) -> String {
-    let date = start.0.saturating_add_signed(alert.to.0) / 1_000_000;
-    let pid = std::process::id();
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!(
-        "alert-{date}-{pid}-{number:04}-{}.json.gz",
-        plain(&alert.group)
-    )
-}
-
-/// Replaces the characters of a group's name that a file name may not contain.
-fn plain(name: &str) -> String {
-    let letter = |letter: char| {
-        if letter.is_ascii_alphanumeric() {
-            letter
-        } else {
-            '-'
-        }
-    };
-    name.chars().take(40).map(letter).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a5_file_names_are_unique_even_for_equal_alerts() {
-        let name = || {
-            file_name(
-                &Alert::test("plugin", "a/b"),
-                UnixNs(1_700_000_000_123_000_000),
-            )
-        };
-        let first = name();
-        let second = name();
-        assert_ne!(first, second);
-        assert!(
-            first.starts_with("alert-1700000000123-") && first.ends_with("-a-b.json.gz"),
-            "{first}"
-        );
-        assert!(first.contains(&std::process::id().to_string()), "{first}");
-    }
 }

@@ -28,6 +28,7 @@ use profiler_sys::{QuietThread, spawn_quiet};
 use serde::Serialize;
 
 pub use evidence::EvidenceOptions;
+pub(crate) use evidence::slow_runs;
 pub use listeners::{AlertTarget, ListenerError};
 pub use machine::SuppressedAlerts;
 pub use rules::AlertRules;

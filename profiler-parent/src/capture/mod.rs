@@ -184,6 +184,10 @@ pub enum CaptureError {
     /// The capture was begun by the [`Symbols`] of another one, which would wait for it.
     #[error("a capture cannot be saved by the symbols of another capture")]
     WithinCapture,
+    /// Code of the application has panicked: the [`Symbols`] of a capture, or the
+    /// [configuration](crate::CapturePolicy::configure) of a capture on a sign.
+    #[error("code of the application has panicked during the capture")]
+    Panicked,
     /// The future of [`Capture::save_async`] was dropped.
     #[error("the capture was cancelled")]
     Cancelled,

@@ -65,8 +65,9 @@
 //! - `alerts.json`: `alert=` a number: only later alerts.
 //! - `markers.json`: `after=` a number: only later markers; `name=`, `process=`, `thread=`
 //!   (patterns); `category=`, `group=` (names); `min_ms=`.
-//! - `capture`: `from=` and `to=` for a range; `alert=` for the time of an alert; without these,
-//!   everything is captured; `what=` a description of the content, for the list.
+//! - `capture`: `from=` and `to=` for a range; `last_ms=` for the last milliseconds; `alert=` for
+//!   the time of an alert; without these, everything is captured; `what=` a description of the
+//!   content, for the list.
 //!
 //! A scraper may send the token in the header `Authorization: Bearer TOKEN` instead, with the path
 //! `/metrics`, because it may show the paths that it scrapes.

@@ -11,6 +11,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use profiler_sys::new_secret;
 use profiler_sys::spawn_quiet;
@@ -31,6 +32,8 @@ pub(super) enum Wanted {
     All,
     /// This range of session time.
     Range(SessionNs, SessionNs),
+    /// This much time before the request.
+    Last(Duration),
     /// The evidence file of an alert.
     File(PathBuf),
 }
@@ -222,6 +225,7 @@ impl KeptProfiles {
         match wanted {
             Wanted::All => save(capture),
             Wanted::Range(from, to) => save(capture.range(from, to)),
+            Wanted::Last(time) => save(capture.last(time)),
             Wanted::File(file) => std::fs::copy(file, &path).map_err(|error| error.to_string()),
         }
     }

@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::header::ACCEPT;
 use hyper::{Method, Response, StatusCode};
@@ -298,8 +299,10 @@ impl Routes {
         }
         let from = query.number("from");
         let to = query.number("to");
-        Some(match (from, to) {
-            (Some(from), Some(to)) => Wanted::Range(SessionNs(from), SessionNs(to)),
+        let last = query.number("last_ms").map(Duration::from_millis);
+        Some(match (from, to, last) {
+            (Some(from), Some(to), _) => Wanted::Range(SessionNs(from), SessionNs(to)),
+            (_, _, Some(last)) => Wanted::Last(last),
             _ => Wanted::All,
         })
     }

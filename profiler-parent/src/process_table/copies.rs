@@ -185,6 +185,13 @@ impl ProcessTable {
         in_order(copied)
     }
 
+    /// The numbers and names of the processes that run, in the order in which they were added.
+    pub(crate) fn running_names(&self) -> Vec<(ProcessId, String)> {
+        let running = self
+            .copies(|_, process| (!process.is_over()).then(|| (process.pid, process.name.clone())));
+        running.into_iter().flatten().collect()
+    }
+
     /// Copies all processes, in the order in which they were added.
     fn copies<T>(&self, copy: impl Fn(PoolId, &TrackedProcess) -> T) -> Vec<T> {
         let all = self.lock();

@@ -15,7 +15,7 @@ use profiler_core::time::Timestamp;
 use profiler_sys::OwnFile;
 
 use super::session_sums::{ClosedPool, GroupKey, GroupSum, LastNumbers, ProcessName};
-use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
+use super::{ProcessDeath, ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::controller::DeadPoolMemory;
 use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::verdict::Why;
@@ -59,10 +59,15 @@ impl ProcessTable {
 
     /// Notes the end of a process without its consequences, when no supervisor runs.
     pub(crate) fn note_exit_alone(&self, key: PoolId, status: Option<ExitStatus>) {
-        self.change(key, |process| {
+        let death = self.change(key, |process| {
             process.state = ProcessState::Exited(status);
             process.died = Some(Timestamp::now());
+            process.death()
         });
+        death
+            .flatten()
+            .into_iter()
+            .for_each(|death| self.note_death(death));
     }
 
     /// Notes that a process executes another program. Returns whether its recording ends with that:
@@ -88,8 +93,12 @@ impl ProcessTable {
         state: ProcessState,
         died: Timestamp,
     ) -> Option<DeadPoolMemory> {
-        let content = self.change(key, |process| process.take_over_pool(state, died));
-        let content = content.flatten();
+        let ended = self.change(key, |process| {
+            let content = process.take_over_pool(state, died);
+            (content, process.death())
+        });
+        let (content, death) = ended.unwrap_or_default();
+        death.into_iter().for_each(|death| self.note_death(death));
         if content.is_none() {
             self.note_empty(key);
         }
@@ -161,6 +170,18 @@ impl ProcessTable {
 }
 
 impl TrackedProcess {
+    /// Its death. `None` if it runs, executes another program, or is not shown.
+    fn death(&self) -> Option<ProcessDeath> {
+        let ProcessState::Exited(status) = self.state else {
+            return None;
+        };
+        (!self.is_left_out).then(|| ProcessDeath {
+            process: self.pid,
+            name: self.name.clone(),
+            why: self.why_ended(status),
+        })
+    }
+
     /// Notes the end of a process whose recording has ended before. A known status is kept.
     fn note_later_exit(&mut self, status: Option<ExitStatus>) {
         let is_known = matches!(self.state, ProcessState::Exited(Some(_)));

@@ -11,6 +11,7 @@ mod arrivals;
 mod channels;
 mod copies;
 mod deadlocks;
+mod death_log;
 mod deaths;
 mod elsewhere;
 mod expired;
@@ -45,6 +46,8 @@ use arrivals::Arrivals;
 pub(crate) use copies::ProcessForLivePage;
 pub(crate) use copies::{GroupSource, ProcessForCapture, ProcessForGroups};
 pub use deadlocks::{Deadlock, DeadlockedWait};
+use death_log::DeathLog;
+pub use death_log::ProcessDeath;
 pub(crate) use deaths::{DeadPoolEntry, FinalGroups};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use elsewhere::ElsewhereProcess;
@@ -82,6 +85,7 @@ pub(crate) struct ProcessTable {
     /// it.
     missed_arrivals: AtomicU64,
     deadlocks: Mutex<Vec<Deadlock>>,
+    death_log: Mutex<DeathLog>,
     /// Whether programs could make no files at some time.
     had_full_directory: AtomicBool,
     /// The number of processes that are being spawned without resources.

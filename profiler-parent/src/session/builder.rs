@@ -118,7 +118,8 @@ impl SessionBuilder {
     }
 
     /// Records exactly these features, in addition to markers and counters. Default:
-    /// [`Self::DEFAULT_FEATURES`].
+    /// [`Self::DEFAULT_FEATURES`]. Features that this system does not support
+    /// ([`Features::available`]) are no error, and add nothing.
     pub fn features(mut self, features: Features) -> Self {
         self.params.features = features;
         self

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use ipc_protocol::environment::SESSION_VARIABLE;
+use ipc_protocol::environment::{SESSION_VARIABLE, STARTUP_VARIABLE, SessionAddress, VARIABLE};
 use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::session::{Features, SessionParams};
@@ -36,6 +36,7 @@ pub use own_process::NotRecorded;
 
 use crate::alerts::{AlertRules, AlertSources, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::{Capture, CaptureSources};
+use crate::capture_on::{CaptureOnError, CapturePolicy, CaptureTrigger, TriggeredCaptures};
 use crate::controller::MemoryLimit;
 use crate::gather::state::Patience;
 use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
@@ -198,7 +199,9 @@ impl Session {
             command.env(name, value);
         }
         // This process may have a parent of its own, whose resources are not for other processes.
-        command.env_remove(ipc_protocol::environment::VARIABLE);
+        command.env_remove(VARIABLE);
+        // The process joins this session, and starts no other one.
+        command.env_remove(STARTUP_VARIABLE);
         Ok(())
     }
 
@@ -224,8 +227,16 @@ impl Session {
     /// # Errors
     /// As [`Session::prepare`].
     pub fn environment(&self) -> Result<Vec<(&'static str, String)>, SessionAddressError> {
-        let address = self.supervisor.address()?;
+        let address = self.address()?;
         Ok(vec![(SESSION_VARIABLE, address.to_value())])
+    }
+
+    /// Where the session listens.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub(crate) fn address(&self) -> Result<SessionAddress, SessionAddressError> {
+        self.supervisor.address()
     }
 
     /// All processes of the session, the parent first, with current memory figures.
@@ -313,6 +324,25 @@ impl Session {
     /// captures queue.
     pub fn capture(&self) -> Capture {
         Capture::new(Arc::clone(&self.captures))
+    }
+
+    /// Captures a profile whenever `trigger` has a sign, as `policy` allows, until the returned
+    /// value is dropped or the session ends. For programs that run for weeks:
+    /// [`crate::capture_on`].
+    ///
+    /// Looks for signs ten times a second, on a thread of the profiler, which also writes the
+    /// profiles. No thread of the application waits for it.
+    ///
+    /// # Errors
+    /// [`CaptureOnError`]; nothing is captured then.
+    pub fn capture_on(
+        &self,
+        trigger: CaptureTrigger,
+        policy: CapturePolicy,
+    ) -> Result<TriggeredCaptures, CaptureOnError> {
+        let captures = Arc::clone(&self.captures);
+        let start_alerts = |rules| self.alerts(rules, EvidenceOptions::none());
+        TriggeredCaptures::start(captures, trigger, policy, &start_alerts)
     }
 
     /// Observes what all processes record from now on, in batches every 200 ms. Includes processes

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use ipc_protocol::environment::{
-    EnvironmentError, SESSION_VARIABLE, SessionAddress, Token, VARIABLE,
+    EnvironmentError, SESSION_VARIABLE, STARTUP_VARIABLE, SessionAddress, Token, VARIABLE,
 };
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::{Endpoint, Listener};
@@ -96,6 +96,16 @@ pub(crate) enum Trust {
     Untrusted,
 }
 
+/// Lets the processes that the child starts join this session. Without an address, they join no
+/// session: that of the environment records this process. They do not start sessions of their own.
+fn pass_address(command: &mut Command, address: Option<&SessionAddress>) {
+    command.env_remove(STARTUP_VARIABLE);
+    match address {
+        Some(address) => command.env(SESSION_VARIABLE, address.to_value()),
+        None => command.env_remove(SESSION_VARIABLE),
+    };
+}
+
 /// Starts a child, profiled if the limit allows and the profiler gets what it needs from the system.
 /// The processes that it starts can join the session at `address`.
 pub(super) fn spawn_child(
@@ -106,12 +116,7 @@ pub(super) fn spawn_child(
     trust: Trust,
     address: Option<&SessionAddress>,
 ) -> Result<ProfiledChild, SpawnError> {
-    let command = starter.command();
-    match address {
-        Some(address) => command.env(SESSION_VARIABLE, address.to_value()),
-        // Not the address of a session that profiles this process.
-        None => command.env_remove(SESSION_VARIABLE),
-    };
+    pass_address(starter.command(), address);
     let key = pool::new_id()?;
     let place = Place {
         context,
@@ -335,10 +340,7 @@ pub(super) fn spawn_observed(
         }
     };
     command.env_remove(VARIABLE);
-    match address {
-        Some(address) => command.env(SESSION_VARIABLE, address.to_value()),
-        None => command.env_remove(SESSION_VARIABLE),
-    };
+    pass_address(&mut command, address);
     let program = command.get_program().to_owned();
     // The program may make its file, or join, before the call returns.
     let spawning = context.processes.begin_spawn();
@@ -365,7 +367,8 @@ fn spawn_unprofiled(
     why: String,
 ) -> Result<ProfiledChild, SpawnError> {
     let command = starter.command();
-    command.env_remove(VARIABLE).env_remove(SESSION_VARIABLE);
+    command.env_remove(VARIABLE);
+    pass_address(command, None);
     let is_host = starter.is_host();
     let child = starter.start()?;
     let remains = Remains::Unprofiled(why);

@@ -316,12 +316,10 @@ pub(crate) fn is_stopped(pid: profiler_core::ids::ProcessId) -> bool {
 }
 
 /// The current resource usage of a process.
-#[cfg(feature = "live")]
 pub(crate) fn usage(pid: profiler_core::ids::ProcessId) -> Option<super::Usage> {
     usage_in(&ProcessStat::of(pid)?)
 }
 
-#[cfg(feature = "live")]
 fn usage_in(stat: &ProcessStat) -> Option<super::Usage> {
     let ticks = stat.number(14)?.checked_add(stat.number(15)?)?;
     let pages = stat.number(24)?;
@@ -338,7 +336,6 @@ fn usage_in(stat: &ProcessStat) -> Option<super::Usage> {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "live")]
     #[test]
     fn the_usage_of_a_process_is_parsed_from_its_stat() {
         let fields = b"1 (p) S 1 2 2 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 3 0 12345 999424 250 18446744073709551615 1";

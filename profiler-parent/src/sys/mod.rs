@@ -3,7 +3,7 @@
 //! Used by [`crate::spawn`], and by all code that opens or reads files of others. `linux`,
 //! `code_files`, `other_process` and `whereabouts` are complete; `portable` is the basis for all
 //! other systems, and is compiled and tested on Linux with `--cfg profiler_portable`. Both sides
-//! export the same names.
+//! export the same names. `chosen_signal` is for all systems.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -12,6 +12,9 @@ mod imp;
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 #[path = "portable.rs"]
 mod imp;
+
+pub(crate) mod chosen_signal;
+mod signal_bell;
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
@@ -27,6 +30,8 @@ pub(crate) use whereabouts::*;
 pub(crate) use imp::*;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use other_process::{facts_of, is_running, maps_file, name_of};
+pub(crate) use signal_bell::SignalBell;
+pub use signal_bell::SignalTaken;
 
 use std::path::PathBuf;
 
@@ -56,7 +61,7 @@ pub(crate) fn signal_by_number(_: ProcessId, _: i32) -> std::io::Result<()> {
 }
 
 /// The resource usage of a process, as the system counts it.
-#[cfg(feature = "live")]
+#[cfg_attr(not(feature = "live"), allow(dead_code))] // the processor time
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Processor time of all its threads, including ended ones.

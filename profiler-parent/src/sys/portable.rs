@@ -144,7 +144,6 @@ pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
 }
 
 /// Not known on this system.
-#[cfg(feature = "live")]
 pub(crate) fn usage(_: profiler_core::ids::ProcessId) -> Option<super::Usage> {
     None
 }

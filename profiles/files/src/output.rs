@@ -18,7 +18,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::write::{GzDecoder, GzEncoder};
 use tempfile::NamedTempFile;
 
 pub use self::behind::WriteBehind;
@@ -77,6 +77,8 @@ pub struct ProfileFile {
 enum Sink {
     Plain(Temporary),
     Gzip(Box<GzEncoder<Temporary>>),
+    /// Gets a compressed file.
+    Unpack(Box<GzDecoder<Temporary>>),
 }
 
 impl ProfileFile {
@@ -91,7 +93,30 @@ impl ProfileFile {
 
     /// Creates a temporary file like [`Self::create`], compressed with this level.
     pub fn create_with(target: impl Into<PathBuf>, level: GzipLevel) -> Result<Self, OutputError> {
-        let target = target.into();
+        Self::create_as(target.into(), |file, is_gzip| match is_gzip {
+            true => Sink::Gzip(Box::new(GzEncoder::new(file, level.compression()))),
+            false => Sink::Plain(file),
+        })
+    }
+
+    /// Creates a temporary file like [`Self::create`] for the bytes of a compressed profile, which
+    /// come from elsewhere. They are written as they are if the name of `target` ends in `.gz`, and
+    /// unpacked otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::create`]. [`Self::commit`] fails if unpacked bytes are not those of a whole file.
+    pub fn create_of_gzip(target: impl Into<PathBuf>) -> Result<Self, OutputError> {
+        Self::create_as(target.into(), |file, is_gzip| match is_gzip {
+            true => Sink::Plain(file),
+            false => Sink::Unpack(Box::new(GzDecoder::new(file))),
+        })
+    }
+
+    /// Creates a temporary file. `sink` is told whether the name of `target` ends in `.gz`.
+    fn create_as(
+        target: PathBuf,
+        sink: impl FnOnce(Temporary, bool) -> Sink,
+    ) -> Result<Self, OutputError> {
         let created = Unfinished::create(|| temporary_beside(&target));
         let (temporary, unfinished) = match created {
             Ok((file, unfinished)) => (BufWriter::with_capacity(BUFFER_BYTES, file), unfinished),
@@ -103,13 +128,10 @@ impl ProfileFile {
                 });
             }
         };
-        let sink = match target
+        let is_gzip = target
             .extension()
-            .is_some_and(|extension| extension == "gz")
-        {
-            true => Sink::Gzip(Box::new(GzEncoder::new(temporary, level.compression()))),
-            false => Sink::Plain(temporary),
-        };
+            .is_some_and(|extension| extension == "gz");
+        let sink = sink(temporary, is_gzip);
         Ok(Self {
             target,
             sink,
@@ -151,6 +173,7 @@ impl Write for ProfileFile {
         match &mut self.sink {
             Sink::Plain(file) => file.write(bytes),
             Sink::Gzip(file) => file.write(bytes),
+            Sink::Unpack(file) => file.write(bytes),
         }
     }
 
@@ -158,6 +181,7 @@ impl Write for ProfileFile {
         match &mut self.sink {
             Sink::Plain(file) => file.flush(),
             Sink::Gzip(file) => file.flush(),
+            Sink::Unpack(file) => file.flush(),
         }
     }
 }
@@ -166,6 +190,7 @@ fn finish(sink: Sink, target: &Path, unfinished: Unfinished) -> io::Result<u64> 
     let buffered = match sink {
         Sink::Plain(file) => file,
         Sink::Gzip(file) => file.finish()?,
+        Sink::Unpack(file) => file.finish()?,
     };
     let file = buffered
         .into_inner()

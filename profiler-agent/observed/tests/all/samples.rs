@@ -128,6 +128,18 @@ fn the_names_of_the_program_and_of_its_files_are_in_the_text() {
     );
 }
 
+/// Waits until a process has used this much processor time.
+fn wait_for_cpu_time(pid: u32, nanoseconds: u64) {
+    let path = format!("/proc/{pid}/schedstat");
+    let used = || -> u64 {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    };
+    while used() < nanoseconds {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_killed_program_keeps_every_sample_that_was_finished() {
     let session = Session::new();
@@ -138,7 +150,7 @@ fn a_killed_program_keeps_every_sample_that_was_finished() {
             .args(["busy", "10000"])
             .spawn()
             .unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(3 * delay));
+        wait_for_cpu_time(child.id(), 3_000_000 * delay);
         child.kill().unwrap();
         child.wait().unwrap();
         let mut reader = Reader::default();

@@ -17,4 +17,3 @@ pub(crate) mod tasks;
 pub(crate) mod thread_activity;
 pub(crate) mod timer;
 pub(crate) mod trap;
-pub(crate) mod wake;

@@ -21,6 +21,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
+use profiler_sys::keeping_errno;
+
 use crate::ids::ThreadId;
 
 /// The signal that takes samples.
@@ -190,17 +192,6 @@ fn sent_to_self() -> Info {
     info
 }
 
-/// Runs `work` and restores the thread's `errno`, as a signal handler must.
-pub(super) fn keep_errno(work: impl FnOnce()) {
-    // SAFETY: the address of this thread's own `errno`.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: valid for the life of the thread.
-    let saved = unsafe { *errno };
-    work();
-    // SAFETY: as above.
-    unsafe { *errno = saved };
-}
-
 /// The signal handler. The functions that it calls allocate nothing, take no lock, and cannot
 /// panic.
 unsafe extern "C" fn on_signal(
@@ -208,7 +199,7 @@ unsafe extern "C" fn on_signal(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    keep_errno(|| {
+    keeping_errno(|| {
         if let Some((before, answer)) = BEFORE.get() {
             // SAFETY: the kernel passed both to us, and they live until we return.
             let is_answered = unsafe { word_in(info) }

@@ -12,7 +12,7 @@
 use std::io;
 use std::sync::OnceLock;
 
-use super::signal::{Answer, action, current, is_handler, keep_errno};
+use super::signal::{Answer, action, current, is_handler};
 
 /// The signal of perf events.
 pub(crate) const SIGNAL: libc::c_int = libc::SIGTRAP;
@@ -57,7 +57,7 @@ unsafe extern "C" fn on_trap(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    keep_errno(|| {
+    profiler_sys::keeping_errno(|| {
         if let Some((before, answer)) = BEFORE.get() {
             // SAFETY: the kernel passed it to us, and it lives until we return.
             match unsafe { word_in(info) } {

@@ -158,6 +158,9 @@ impl ObservedReader {
 
     /// Runs until the session ends.
     pub(super) fn run(mut self) {
+        // If looks came together with timers of the programs, they would find too few of the waits
+        // that these timers end.
+        profiler_sys::wake_precisely();
         loop {
             match self.orders.recv_deadline(self.wait_deadline()) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,

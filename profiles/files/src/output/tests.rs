@@ -43,6 +43,26 @@ fn a_file_named_gz_is_compressed() {
 }
 
 #[test]
+fn a_compressed_profile_is_kept_as_it_is_or_unpacked_by_the_name_of_the_file() {
+    let directory = tempdir().unwrap();
+    let text = "{\"a\":1}".repeat(100_000);
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(text.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let target = directory.path().join(name);
+        let mut file = ProfileFile::create_of_gzip(&target).unwrap();
+        file.write_all(bytes).unwrap();
+        file.commit().map(|_| std::fs::read(target).unwrap())
+    };
+    assert_eq!(write("profile.json.gz", &packed).unwrap(), packed);
+    assert_eq!(write("profile.json", &packed).unwrap(), text.as_bytes());
+    let part = packed.get(..packed.len() / 2).unwrap();
+    assert!(write("part.json", part).is_err());
+    assert!(!directory.path().join("part.json").exists());
+}
+
+#[test]
 fn without_commit_the_temporary_file_is_removed_and_the_target_unchanged() {
     let directory = tempdir().unwrap();
     let target = directory.path().join("profile.json.gz");

@@ -14,7 +14,7 @@ const FROM_INPUT: &str = "-";
 const MAX: u64 = 4096;
 
 /// The address that the user gave.
-pub(super) fn of(argument: Option<&str>) -> Result<String> {
+pub(crate) fn address(argument: Option<&str>) -> Result<String> {
     match argument {
         Some(FROM_INPUT) => first_line(std::io::stdin().lock()),
         Some(url) => Ok(url.to_owned()),
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn an_address_is_an_argument_or_the_first_line() {
         assert_eq!(
-            of(Some("http://127.0.0.1:1/ab/")).unwrap(),
+            address(Some("http://127.0.0.1:1/ab/")).unwrap(),
             "http://127.0.0.1:1/ab/"
         );
         assert_eq!(first_line(&b"http://a/\nmore"[..]).unwrap(), "http://a/");
