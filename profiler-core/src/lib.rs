@@ -21,11 +21,11 @@
 //! and the application decides: if any crate of the program enables the feature, the library
 //! records. Otherwise the macros compile to nothing, and the names for recording exist without the
 //! code behind them: [`marker`](mod@marker), [`flow`](mod@flow), [`future`], [`category`],
-//! [`counter`], [`groups`], [`label`](mod@label), [`thread`], [`alloc`], [`safepoint`], [`sampler`],
-//! the switches of [`session`], [`time::Timestamp`] and [`ids`]. The names that start a session, read a pool or
-//! write a profile only exist with the feature. On Windows, and on every other system that is not a
-//! Unix, all builds are without recording, so that a program for several systems can depend on this
-//! crate.
+//! [`counter`], [`groups`], [`label`](mod@label), [`thread`], [`alloc`], [`safepoint`],
+//! [`sampler`], the switches of [`session`], [`time::Timestamp`] and [`ids`]. The names that start
+//! a session, read a pool or write a profile only exist with the feature. On Windows, and on every
+//! other system that is not a Unix, all builds are without recording, so that a program for several
+//! systems can depend on this crate.
 
 #![cfg_attr(
     not(test),

@@ -78,7 +78,7 @@ pub use profiler_core::{blocking, flow, group, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
-pub use supervisor::{ChildSignals, ProfiledChild, SessionAddressError, SpawnError};
+pub use supervisor::{ChildSignals, HostCommand, ProfiledChild, SessionAddressError, SpawnError};
 pub use sys::SignalTaken;
 
 pub mod label {

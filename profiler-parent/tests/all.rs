@@ -6,6 +6,7 @@
 
 mod auto_traits;
 mod awaited_captures;
+mod awaited_children;
 mod awaiting;
 mod controller;
 mod foreign_pools;

@@ -38,9 +38,12 @@
 //!   profile of that time.
 //!
 //! # Processes
-//! A process that is started by `tokio::process::Command` joins a session if its command was
-//! prepared: `session.prepare(command.as_std_mut())`. The processes of a child of a session join
-//! without that, because they inherit the address of the session.
+//! With the feature `process`, a `tokio::process::Command` starts a child of a session:
+//! `command.spawn_in(&session, "worker 1")` (`SpawnInSession`). The child has this name in
+//! profiles, `child.wait().await` returns its exit status, and the session knows how it has ended.
+//! Without the feature, a process joins a session if its command was prepared:
+//! `session.prepare(command.as_std_mut())`. It then has the name of its program. The processes of a
+//! child of a session join without that, because they inherit the address of the session.
 //!
 //! # Costs
 //! While no session runs: one load before a poll and at a spawn, a thread-local after a poll, two
@@ -82,6 +85,8 @@ mod runtime_hooks;
 mod runtime_reader;
 mod runtime_rules;
 mod runtime_threads;
+#[cfg(all(feature = "process", unix))]
+mod session_child;
 mod session_number;
 mod spawn_site;
 #[cfg(tokio_unstable)]
@@ -100,6 +105,8 @@ mod worker_load;
 pub use profiled_future::{ProfileFuture, ProfiledFuture};
 pub use runtime_hooks::RuntimeHooks;
 pub use runtime_rules::{ProfiledRuntime, RuntimeRules, WatchedRuntime};
+#[cfg(all(feature = "process", unix))]
+pub use session_child::{SessionChild, SpawnInSession};
 pub use task_rules::TaskRules;
 
 /// The code in the README compiles.

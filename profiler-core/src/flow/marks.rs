@@ -1,8 +1,8 @@
 //! The markers of flows, and flows as fields of other markers.
 //!
-//! Made by [`crate::flow!`]. A marker has one of three types, or a type of its own if it has fields:
-//! then the mark is the first field. Invariant: only the end has the format that ends a flow in
-//! viewers.
+//! Made by [`crate::flow!`]. A marker has one of three types, or a type of its own if it has
+//! fields: then the mark is the first field. Invariant: only the end has the format that ends a
+//! flow in viewers.
 
 use serde_core::ser::{Serialize, SerializeStruct, Serializer};
 

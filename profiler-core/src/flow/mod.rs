@@ -49,8 +49,8 @@ const TEXT_LEN: usize = 16;
 /// The identifier of a flow: a number of 64 bits that is not zero and looks random.
 ///
 /// Processes pass it to each other as a text of 16 hexadecimal digits ([`Display`](fmt::Display),
-/// [`FromStr`]), with serde, or as a number. The profile shows the same text. `serde` writes the text
-/// in formats for humans, such as JSON, and the number in others.
+/// [`FromStr`]), with serde, or as a number. The profile shows the same text. `serde` writes the
+/// text in formats for humans, such as JSON, and the number in others.
 ///
 /// ```
 /// use profiler_core::flow::Flow;
@@ -59,9 +59,9 @@ const TEXT_LEN: usize = 16;
 /// assert_eq!(flow.to_string().parse(), Ok(flow));
 /// ```
 ///
-/// The macro [`crate::flow!`] records the markers of a flow. A flow is also a value for the fields of
-/// other macros, `marker!("request", flow = flow)`, and for the payloads of your own marker types,
-/// with [`Format::FlowId`](crate::marker::schema::Format::FlowId).
+/// The macro [`crate::flow!`] records the markers of a flow. A flow is also a value for the fields
+/// of other macros, `marker!("request", flow = flow)`, and for the payloads of your own marker
+/// types, with [`Format::FlowId`](crate::marker::schema::Format::FlowId).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow(NonZeroU64);
 

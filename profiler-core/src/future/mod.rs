@@ -2,8 +2,8 @@
 //!
 //! Called by applications. [`RecordFuture::scoped`] is for a future what
 //! [`scope!`](crate::scope!) and [`label!`](crate::label!) are for a block, and
-//! [`RecordFuture::in_flow`] records where the work of a [`Flow`] goes on. A future may be wrapped in
-//! both, and in [groups](crate::groups::InGroups).
+//! [`RecordFuture::in_flow`] records where the work of a [`Flow`] goes on. A future may be wrapped
+//! in both, and in [groups](crate::groups::InGroups).
 //!
 //! ```
 //! use profiler_core::flow;
@@ -28,9 +28,10 @@
 //! ```
 //!
 //! # What it costs
-//! While no session runs: one relaxed load per poll. While one runs, a poll costs as much as a label
-//! (`scoped`) or a comparison of thread numbers (`in_flow`). No poll allocates, except the first one
-//! of a thread or of a call site in a session. Records of 80 and 32 bytes make the futures larger.
+//! While no session runs: one relaxed load per poll. While one runs, a poll costs as much as a
+//! label (`scoped`) or a comparison of thread numbers (`in_flow`). No poll allocates, except the
+//! first one of a thread or of a call site in a session. Records of 80 and 32 bytes make the
+//! futures larger.
 
 mod in_flow;
 mod scoped;

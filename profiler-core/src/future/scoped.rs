@@ -1,8 +1,8 @@
 //! A future as an interval, with a label while it is polled.
 //!
-//! Invariants: the interval begins with the first poll in a session, and is recorded in this session
-//! or not at all; the label is closed when the poll ends, also by a panic; a poll with a known
-//! label allocates nothing and waits for nothing.
+//! Invariants: the interval begins with the first poll in a session, and is recorded in this
+//! session or not at all; the label is closed when the poll ends, also by a panic; a poll with a
+//! known label allocates nothing and waits for nothing.
 
 #![allow(unsafe_code)]
 

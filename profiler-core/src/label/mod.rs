@@ -185,8 +185,8 @@ impl LabelScope {
             .map_or(NONE, |(tag, number)| registry::push(tag, number, address))
     }
 
-    /// Opens a label that is not static. The caller has checked that a session runs. `address` is in
-    /// the stack frame of the function that the label belongs to.
+    /// Opens a label that is not static. The caller has checked that a session runs. `address` is
+    /// in the stack frame of the function that the label belongs to.
     #[inline]
     pub(crate) fn open_shared(
         label: &Label,

@@ -4,9 +4,9 @@
 /// `flow!(begin flow)`, `flow!(step flow)`, `flow!(end flow)`.
 ///
 /// A name for the marker may follow, then `category = …`, `options = …` and fields, as in
-/// [`marker!`](crate::marker!): `flow!(begin flow, "request sent", url = url)`. Without a name it is
-/// "flow". Viewers draw an arrow from each marker of a flow to the next one, in the order of their
-/// times, also between processes. A flow ends once: if a request has several receivers, each
+/// [`marker!`](crate::marker!): `flow!(begin flow, "request sent", url = url)`. Without a name it
+/// is "flow". Viewers draw an arrow from each marker of a flow to the next one, in the order of
+/// their times, also between processes. A flow ends once: if a request has several receivers, each
 /// records a step. Costs as much as a marker with a payload; without a session nothing is
 /// evaluated.
 ///

@@ -1,7 +1,7 @@
 //! The course of a capture: the events that it sends, and whether its profile is still wanted.
 //!
-//! Used by both formats. A capture whose profile is not wanted ends early: it reads and names nothing
-//! more, its output fails, and no file appears.
+//! Used by both formats. A capture whose profile is not wanted ends early: it reads and names
+//! nothing more, its output fails, and no file appears.
 
 use std::io::{self, Write};
 

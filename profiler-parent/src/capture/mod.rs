@@ -1,14 +1,13 @@
 //! A capture: writes the data of all processes into one file.
 //!
 //! Created by the session. [`Capture::save`] does the work on another thread and waits for it,
-//! because the caller's stack may be small. [`Capture::save_async`] can be awaited instead
-//! (`saving`). In the processed format, the default, this process
-//! reads all pools itself ([`crate::processed`]). In the Gecko format all children are asked first;
-//! this process's own part is written concurrently (by a separate thread, into an unlinked file);
-//! children's parts are taken in the order of their answers; the memory of children that do not
-//! answer is read instead. Invariants: no part is ever whole in memory; a part is copied into the
-//! file only after it was found well-formed; the file appears under its name only when it is
-//! complete.
+//! because the caller's stack may be small; [`Capture::save_async`] is awaited instead (`saving`).
+//! In the processed format, the default, this process reads all pools itself
+//! ([`crate::processed`]). In the Gecko format all children are asked first; this process's own
+//! part is written concurrently (by a separate thread, into an unlinked file); children's parts are
+//! taken in the order of their answers; the memory of children that do not answer is read instead.
+//! Invariants: no part is ever whole in memory; a part is copied into the file only after it was
+//! found well-formed; the file appears under its name only when it is complete.
 //!
 //! ```text
 //! {"processes":[ part, part, … ],        in the order of the answers
@@ -459,9 +458,9 @@ impl Capture {
         }
     }
 
-    /// Does what [`Self::save`] does, for asynchronous code on any executor: a thread of the profiler
-    /// does the work, and wakes the task when it is done. The first poll starts it; no poll waits
-    /// for it.
+    /// Does what [`Self::save`] does, for asynchronous code on any executor: a thread of the
+    /// profiler does the work, and wakes the task when it is done. The first poll starts it; no
+    /// poll waits for it.
     ///
     /// If the future is dropped before that, the capture ends early and leaves no file, unless the
     /// file was complete already.

@@ -54,6 +54,12 @@ pub(crate) struct TrackedProcess {
     pub(super) abandon: Option<CancelHandle>,
     /// The child itself, once the session is over and the exit watcher has ended.
     pub(super) released: Option<Child>,
+    /// Another library takes its exit status.
+    pub(super) has_status_of_host: bool,
+    /// The exit status that the application has told.
+    pub(super) told_status: Option<ExitStatus>,
+    /// The session has ended before it, and another library takes its exit status.
+    pub(super) is_unwatched: bool,
     /// Alive while the application holds a handle to the process.
     pub(super) handle: Weak<()>,
     /// What is known of its files, to find the names of code that it generates. `None` before it
@@ -131,6 +137,9 @@ impl TrackedProcess {
             died: None,
             abandon: None,
             released: None,
+            has_status_of_host: false,
+            told_status: None,
+            is_unwatched: false,
             handle: Weak::new(),
             files: None,
             may_be_fork: true,
@@ -226,6 +235,12 @@ impl TrackedProcess {
     pub(crate) const fn with_trust(mut self, is_trusted: bool) -> Self {
         self.is_trusted = is_trusted;
         self.is_confined = !is_trusted;
+        self
+    }
+
+    /// With an exit status that another library takes, or not.
+    pub(crate) const fn with_status_of_host(mut self, is_of_host: bool) -> Self {
+        self.has_status_of_host = is_of_host;
         self
     }
 

@@ -1,4 +1,5 @@
-//! Threads that wait for a process: for its end, for its hello, or for news of how it ended.
+//! Threads that wait for a process: for its end, for its hello, or for news of how it ended. What
+//! the application tells about an end.
 //!
 //! Part of the [`ProcessTable`]. Used by the handles of the application and by captures.
 //! Invariants: each change of a process wakes the waiting threads; a capture waits for a limited
@@ -30,6 +31,9 @@ impl ProcessTable {
             match all.get(&key).map(|process| &process.state) {
                 Some(ProcessState::Exited(status)) => return *status,
                 None => return None,
+                Some(_) if all.get(&key).is_some_and(|process| process.is_unwatched) => {
+                    return None;
+                }
                 Some(_)
                     if all
                         .get(&key)
@@ -73,8 +77,12 @@ impl ProcessTable {
     /// Moves the children that are still alive from the exit watcher to the table at the end of the
     /// session, so that handles can still wait for them. `take_children` takes them from the
     /// watcher. It runs under the lock, so a child that has left the watcher is always found here.
+    /// A child whose exit status another library takes cannot be waited for any more.
     pub(crate) fn release(&self, take_children: impl FnOnce() -> Vec<(PoolId, Child)>) {
         let mut all = self.lock();
+        for process in all.values_mut() {
+            process.is_unwatched = process.has_status_of_host;
+        }
         for (key, child) in take_children() {
             if let Some(process) = all.get_mut(&key) {
                 process.released = Some(child);
@@ -82,6 +90,21 @@ impl ProcessTable {
         }
         drop(all);
         self.changed.notify_all();
+    }
+
+    /// Notes the exit status of a process, which other code has taken.
+    pub(crate) fn tell_status(&self, key: PoolId, status: ExitStatus) {
+        self.change(key, |process| {
+            process.told_status = Some(status);
+            if process.is_unwatched || process.state == ProcessState::Exited(None) {
+                process.state = ProcessState::Exited(Some(status));
+            }
+        });
+    }
+
+    /// The exit status that the application has told.
+    pub(crate) fn told_status(&self, key: PoolId) -> Option<ExitStatus> {
+        self.lock().get(&key)?.told_status
     }
 
     /// Kills a released child. `None` if the table does not hold the child.
@@ -154,5 +177,65 @@ impl ProcessTable {
             };
             self.wait_while(patience, |all| begun.iter().any(|key| is_silent(key, all)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::sync::Arc;
+
+    use profiler_core::ids::ProcessId;
+    use profiler_core::session::EntryCounts;
+
+    use super::*;
+
+    const KEY: PoolId = PoolId::new(7);
+
+    /// A table with a running child whose exit status another library takes.
+    fn with_child_of_host() -> Arc<ProcessTable> {
+        let table = ProcessTable::default();
+        let remains = Remains::Expired(EntryCounts::default());
+        let state = ProcessState::Connected;
+        let child = TrackedProcess::new("child", ProcessId::new(1), state, remains);
+        table.add(KEY, child.with_status_of_host(true));
+        Arc::new(table)
+    }
+
+    fn killed() -> ExitStatus {
+        ExitStatus::from_raw(9)
+    }
+
+    #[test]
+    fn a_status_that_the_application_tells_is_known_whether_the_end_is_noticed_before_or_after() {
+        let table = with_child_of_host();
+        table.tell_status(KEY, killed());
+        assert_eq!(table.reports()[0].state, ProcessState::Connected);
+        assert_eq!(table.told_status(KEY), Some(killed()));
+
+        let table = with_child_of_host();
+        table.note_exit_alone(KEY, None);
+        assert_eq!(table.wait_for_end(KEY), None);
+        table.tell_status(KEY, killed());
+        assert_eq!(table.wait_for_end(KEY), Some(killed()));
+
+        let table = with_child_of_host();
+        table.note_exit_alone(KEY, Some(ExitStatus::from_raw(0)));
+        table.tell_status(KEY, killed());
+        let known = Some(ExitStatus::from_raw(0));
+        assert_eq!(table.wait_for_end(KEY), known, "the system knows better");
+    }
+
+    #[test]
+    fn no_thread_waits_for_a_child_of_another_library_after_the_session() {
+        let table = with_child_of_host();
+        let waiting = Arc::clone(&table);
+        let wait = move || waiting.wait_for_end(KEY);
+        let waiter = profiler_sys::spawn_quiet("waiter", wait).unwrap();
+        table.release(Vec::new);
+        assert_eq!(waiter.join().unwrap(), None);
+        assert_eq!(table.wait_for_end(KEY), None);
+        table.tell_status(KEY, killed());
+        assert_eq!(table.wait_for_end(KEY), Some(killed()));
     }
 }

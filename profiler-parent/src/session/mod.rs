@@ -50,7 +50,7 @@ use crate::process_table::{
 use crate::session_metrics::{MetricsReader, MetricsSources};
 use crate::session_time::SessionTime;
 use crate::supervisor::{
-    Control, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
+    Control, HostCommand, OuterSession, ProfiledChild, SessionAddressError, SpawnError, Supervisor,
     SupervisorContext, Trust,
 };
 use end_signal::EndSignal;
@@ -118,6 +118,24 @@ impl Session {
     /// When the program cannot be started; no process runs then.
     pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnError> {
         self.supervisor.spawn(name, command, Trust::Trusted)
+    }
+
+    /// Starts a child that records for this session with a command of another library, which waits
+    /// for the child and takes its exit status. `profiler-tokio` has such a command for
+    /// `tokio::process::Command` (feature `process`).
+    ///
+    /// Otherwise as [`Session::spawn`]: the child has this name and its verdict in profiles.
+    /// [`ProfiledChild::wait`] returns the exit status if the system or the application
+    /// ([`ProfiledChild::tell_end`]) has told it. [`HostCommand`] has an example.
+    ///
+    /// # Errors
+    /// As [`Session::spawn`]. Always on systems other than Linux, and on Linux before 5.3.
+    pub fn spawn_by(
+        &self,
+        name: &str,
+        command: &mut dyn HostCommand,
+    ) -> Result<ProfiledChild, SpawnError> {
+        self.supervisor.spawn_by(name, command)
     }
 
     /// Starts a program that does not call the profiler, and observes it with all programs below

@@ -36,7 +36,7 @@ const DESCRIPTOR_CHECK: Duration = Duration::from_secs(1);
 const DESCRIPTOR_CHECK_PER_CHILD: Duration = Duration::from_millis(10);
 
 /// The signal that kills a process at once, on every system.
-const KILL: i32 = 9;
+pub(crate) const KILL: i32 = 9;
 
 /// A child that could not be watched, and the reason.
 #[derive(Debug, thiserror::Error)]
@@ -377,7 +377,9 @@ impl Watched {
             Subject::Child(child) if signal == KILL => child.kill(),
             // The exit status is taken under the same lock, so the number still belongs to this
             // child.
-            Subject::Child(child) => crate::sys::signal_by_number(child, signal),
+            Subject::Child(child) => {
+                crate::sys::signal_by_number(ProcessId::new(child.id()), signal)
+            }
             Subject::Other { .. } => Err(io::ErrorKind::NotFound.into()),
         }
     }

@@ -21,6 +21,7 @@ use crate::process_table::{DeadPoolEntry, FinalGroups, ProcessState};
 impl ControlLoop {
     /// Handles the end of a process.
     pub(super) fn exited(&mut self, key: PoolId, status: Option<ExitStatus>) {
+        let status = status.or_else(|| self.context.processes.told_status(key));
         if self.context.processes.note_exit(key, status) {
             self.end_life(key, ProcessState::Exited(status));
         }

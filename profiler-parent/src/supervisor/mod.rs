@@ -24,7 +24,9 @@ mod observed;
 #[cfg(observing)]
 mod observed_programs;
 mod outer;
+mod profiled_child;
 mod spawn;
+mod starter;
 #[cfg(all(feature = "observed", not(observing)))]
 mod unobserved;
 #[cfg(naming_waits)]
@@ -65,9 +67,12 @@ pub(crate) use local_process::LocalProcessError;
 use observed::ObservedService;
 use outer::Recorded;
 pub(crate) use outer::{OuterSession, release_handed_memory};
+pub use profiled_child::{ChildSignals, ProfiledChild};
 use profiler_symbols::SymbolStore;
+pub use spawn::SpawnError;
 pub(crate) use spawn::Trust;
-pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
+pub use starter::HostCommand;
+use starter::Starter;
 
 /// Capacity of the event queue. Each child contributes only a few events, see [`listen`]. Senders
 /// wait when the queue is full.
@@ -306,7 +311,33 @@ impl Supervisor {
             Trust::Untrusted => None,
         };
         let address = address.as_ref();
-        spawn::spawn_child(&self.context, &self.handle, name, command, trust, address)
+        let starter = Starter::Session(command);
+        spawn::spawn_child(&self.context, &self.handle, name, starter, trust, address)
+    }
+
+    /// Starts a trusted child with a command of another library.
+    ///
+    /// # Errors
+    /// [`SpawnError`]; no process runs then.
+    pub(crate) fn spawn_by(
+        &self,
+        name: &str,
+        command: &mut dyn HostCommand,
+    ) -> Result<ProfiledChild, SpawnError> {
+        if !crate::sys::watches_others() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported).into());
+        }
+        let address = self.address().ok();
+        let (context, handle) = (&self.context, &self.handle);
+        let starter = Starter::Host(command);
+        spawn::spawn_child(
+            context,
+            handle,
+            name,
+            starter,
+            Trust::Trusted,
+            address.as_ref(),
+        )
     }
 
     /// Starts a child that is observed.

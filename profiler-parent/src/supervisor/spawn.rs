@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,18 +16,20 @@ use ipc_protocol::environment::{
 };
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::{Endpoint, Listener};
-use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::sys;
 use profiler_sys::OwnFile;
 
 use super::listen::PendingChild;
 use super::outer::Recorded;
+use super::profiled_child::ProfiledChild;
+use super::starter::{Started, Starter};
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::part_file::{PartFile, PartFileError};
-use crate::process_table::{ProcessState, ProcessTable, Remains, TrackedProcess};
-use crate::spawn::{ChildFile, ChildResources, ChildStartError, prepare, start};
+use crate::process_table::{ProcessState, Remains, TrackedProcess};
+use crate::spawn::{ChildFile, ChildResources, ChildStartError, prepare};
 
 /// Pause between two tries to join while memory is being freed: doubled each time, up to the
 /// longest. All tries together take about two seconds, which suffices on a loaded machine.
@@ -85,128 +87,6 @@ impl From<ChildStartError> for SpawnError {
     }
 }
 
-/// A child of the session. Dropping it leaves the child running, and watched.
-#[derive(Debug)]
-pub struct ProfiledChild {
-    processes: Arc<ProcessTable>,
-    supervisor: SupervisorHandle,
-    key: PoolId,
-    pid: ProcessId,
-    is_profiled: bool,
-    /// The child's standard input, if the command asked for a pipe.
-    pub stdin: Option<ChildStdin>,
-    /// The child's standard output, if the command asked for a pipe.
-    pub stdout: Option<ChildStdout>,
-    /// The child's standard error, if the command asked for a pipe.
-    pub stderr: Option<ChildStderr>,
-    /// While it exists, the session remembers how the child ended.
-    _alive: Arc<()>,
-}
-
-impl ProfiledChild {
-    /// The child's process id in the system.
-    pub const fn id(&self) -> ProcessId {
-        self.pid
-    }
-
-    /// Whether the child has a pool. A child without a pool runs, but is not profiled.
-    pub const fn is_profiled(&self) -> bool {
-        self.is_profiled
-    }
-
-    /// Its name in profiles.
-    pub fn name(&self) -> String {
-        self.processes.name_of(self.key).unwrap_or_default()
-    }
-
-    /// Names the child after the program that records: another one than the started program if that
-    /// is a wrapper, such as a shell. The child itself says its program's name when it connects;
-    /// if it ends before, the name stays as it is.
-    pub fn name_by_program(&self) {
-        self.processes.name_by_program(self.key);
-    }
-
-    /// Returns a handle to send the child signals, from any thread, also while this one waits.
-    pub fn signals(&self) -> ChildSignals {
-        ChildSignals {
-            supervisor: self.supervisor.clone(),
-            key: self.key,
-        }
-    }
-
-    /// Whether the child's program has taken over its recording resources: it called
-    /// `profiler_child::init()`, or recorded something.
-    pub fn has_begun(&self) -> bool {
-        self.processes.has_begun(self.key)
-    }
-
-    /// Waits for the child to end and returns its exit status. Closes the child's standard input
-    /// first, as `std::process::Child` does.
-    ///
-    /// # Errors
-    /// If other code in this process took the exit status.
-    pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.stdin = None;
-        self.processes
-            .wait_for_end(self.key)
-            .ok_or_else(status_is_gone)
-    }
-
-    /// The exit status of the child, if it has ended. Does not wait.
-    ///
-    /// # Errors
-    /// If other code in this process took the exit status.
-    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        if !self.has_ended() {
-            return Ok(None);
-        }
-        self.processes
-            .wait_for_end(self.key)
-            .ok_or_else(status_is_gone)
-            .map(Some)
-    }
-
-    /// Whether the child has ended; then [`wait`](Self::wait) returns at once.
-    pub fn has_ended(&self) -> bool {
-        self.processes.has_ended(self.key)
-    }
-
-    /// Kills the child. Does nothing if it has ended.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn kill(&mut self) -> io::Result<()> {
-        // In this order: the end of a session moves the child from the watcher to the processes.
-        if self.supervisor.watcher().kill(&self.key)? {
-            return Ok(());
-        }
-        self.processes.kill_released(self.key).unwrap_or(Ok(()))
-    }
-}
-
-/// The error of a wait for a nonexistent process.
-fn status_is_gone() -> io::Error {
-    io::Error::from_raw_os_error(libc::ECHILD)
-}
-
-/// Sends signals to one child of the session, and never to a later process with the same process
-/// id.
-#[derive(Clone, Debug)]
-pub struct ChildSignals {
-    supervisor: SupervisorHandle,
-    key: PoolId,
-}
-
-impl ChildSignals {
-    /// Sends a signal. `false` if the child or the session has ended.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn send(&self, signal: i32) -> io::Result<bool> {
-        self.supervisor.watcher().signal(&self.key, signal)
-    }
-}
-
 /// The host's trust in a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
@@ -232,15 +112,16 @@ pub(super) fn spawn_child(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,
     name: &str,
-    mut command: Command,
+    mut starter: Starter<'_>,
     trust: Trust,
     address: Option<&SessionAddress>,
 ) -> Result<ProfiledChild, SpawnError> {
-    pass_address(&mut command, address);
+    pass_address(starter.command(), address);
     let key = pool::new_id()?;
-    let forget = || {
-        context.forget_pool(key);
-        supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+    let place = Place {
+        context,
+        supervisor,
+        key,
     };
     let resources = join(supervisor, key)
         .map_err(|refusal| refusal.to_string())
@@ -248,24 +129,51 @@ pub(super) fn spawn_child(
             make_pool(context, key, allowance, name)
                 .map_err(|error| format!("its pool cannot be made: {error}"))
         })
-        .map(|pool| Resources::make(pool, trust, &mut command));
+        .map(|pool| Resources::make(pool, trust, starter.command()));
     let spawned = match resources {
-        Ok(Ok(resources)) => spawn_profiled(context, supervisor, key, resources, name, command),
+        Ok(Ok(resources)) => spawn_profiled(context, supervisor, key, resources, name, starter),
         Ok(Err(error)) if error.is_of_platform() => Err(error),
         // What the profiler lacks does not keep the host from its work.
         Ok(Err(error)) => {
-            forget();
-            return spawn_unprofiled(context, supervisor, key, name, command, error.to_string());
+            drop(place);
+            return spawn_unprofiled(context, supervisor, key, name, starter, error.to_string());
         }
         Err(why) => {
-            forget();
-            return spawn_unprofiled(context, supervisor, key, name, command, why);
+            drop(place);
+            return spawn_unprofiled(context, supervisor, key, name, starter, why);
         }
     };
-    if spawned.is_err() {
-        forget();
+    if spawned.is_ok() {
+        place.keep();
     }
     spawned
+}
+
+/// The place of a child in the session's memory. It is given back when this is dropped, also by a
+/// panic of the library that starts the child.
+struct Place<'a> {
+    context: &'a SupervisorContext,
+    supervisor: &'a SupervisorHandle,
+    key: PoolId,
+}
+
+impl Place<'_> {
+    /// The child has taken its place.
+    const fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Self {
+            context,
+            supervisor,
+            key,
+        } = *self;
+        context.forget_pool(key);
+        supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+    }
 }
 
 /// What a child gets from the parent besides its program.
@@ -359,7 +267,7 @@ fn spawn_profiled(
     key: PoolId,
     resources: Resources,
     name: &str,
-    command: Command,
+    starter: Starter<'_>,
 ) -> Result<ProfiledChild, SpawnError> {
     let Resources {
         pool,
@@ -370,16 +278,18 @@ fn spawn_profiled(
         trust,
     } = resources;
     let abandon = listener.cancel_handle();
-    let mut child = start(command)?;
+    let is_host = starter.is_host();
+    let mut child = starter.start()?;
     drop(line); // only the child holds its end now, so the channel ends with it
-    let pid = ProcessId::new(child.id());
+    let pid = child.pid();
     let remains = Remains::Pool(Arc::clone(&pool));
     let process = TrackedProcess::new(name, pid, ProcessState::Starting, remains)
         .with_parent(sys::process_id())
         .with_part_file(part_file)
         .with_pool_in_file(context.pools.is_some())
         .with_channel(abandon)
-        .with_trust(trust == Trust::Trusted);
+        .with_trust(trust == Trust::Trusted)
+        .with_status_of_host(is_host);
     context.processes.add(key, process);
     // Before the child can be reaped, so that the outer session finds it.
     context.tell_outer(Recorded::here(name, pid, Some(sys::process_id())));
@@ -411,7 +321,8 @@ pub(super) fn spawn_observed(
         Err(refusal) => {
             supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
             let why = refusal.to_string();
-            return spawn_unprofiled(context, supervisor, key, name, command, why);
+            let starter = Starter::Session(command);
+            return spawn_unprofiled(context, supervisor, key, name, starter, why);
         }
     };
     let forget = |error: SpawnError| {
@@ -424,7 +335,8 @@ pub(super) fn spawn_observed(
         Err(error) => {
             let why = format!("its pool cannot be made: {error}");
             let _ = forget(error.into());
-            return spawn_unprofiled(context, supervisor, key, name, command, why);
+            let starter = Starter::Session(command);
+            return spawn_unprofiled(context, supervisor, key, name, starter, why);
         }
     };
     command.env_remove(VARIABLE);
@@ -434,7 +346,8 @@ pub(super) fn spawn_observed(
     let spawning = context.processes.begin_spawn();
     let started = command.spawn();
     let child = started.map_err(|source| forget(SpawnError::Start { program, source }))?;
-    let pid = ProcessId::new(child.id());
+    let child = Started::Child(child);
+    let pid = child.pid();
     let process = TrackedProcess::new(name, pid, ProcessState::Starting, Remains::Pool(pool))
         .with_parent(sys::process_id())
         .with_pool_in_file(context.pools.is_some())
@@ -450,60 +363,49 @@ fn spawn_unprofiled(
     supervisor: &SupervisorHandle,
     key: PoolId,
     name: &str,
-    mut command: Command,
+    mut starter: Starter<'_>,
     why: String,
 ) -> Result<ProfiledChild, SpawnError> {
+    let command = starter.command();
     command.env_remove(VARIABLE);
-    pass_address(&mut command, None);
-    let program = command.get_program().to_owned();
-    let child = command
-        .spawn()
-        .map_err(|source| SpawnError::Start { program, source })?;
+    pass_address(command, None);
+    let is_host = starter.is_host();
+    let child = starter.start()?;
     let remains = Remains::Unprofiled(why);
-    let pid = ProcessId::new(child.id());
+    let pid = child.pid();
     let process = TrackedProcess::new(name, pid, ProcessState::Starting, remains)
-        .with_parent(sys::process_id());
+        .with_parent(sys::process_id())
+        .with_status_of_host(is_host);
     context.processes.add(key, process);
     Ok(adopt(context, supervisor, key, child, false)?)
 }
 
 /// Ends a child that cannot be part of the session. The caller gets an error, so the child must not
 /// run.
-fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::process::Child) {
-    let _ = (child.kill(), child.wait());
+fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut Started) {
+    child.end();
     context.processes.hang_up_one(key); // ends its channel
     context.processes.remove(key);
     context.groups.forget_reader(key);
 }
 
-/// Makes the session watch the child and take its exit status.
+/// Makes the session watch the child, and take its exit status if that is not the host's.
 fn adopt(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,
     key: PoolId,
-    mut child: std::process::Child,
+    mut child: Started,
     is_profiled: bool,
 ) -> io::Result<ProfiledChild> {
-    let stdin = child.stdin.take();
-    let stdout = child.stdout.take();
-    let stderr = child.stderr.take();
-    let pid = ProcessId::new(child.id());
-    if let Err(mut refused) = supervisor.watcher().watch(key, child) {
-        end_unwatched(context, key, &mut refused.child);
-        return Err(refused.error);
+    let pipes = child.take_pipes();
+    let pid = child.pid();
+    if let Err((mut refused, error)) = child.watch(supervisor.watcher(), key) {
+        end_unwatched(context, key, &mut refused);
+        return Err(error);
     }
     let alive = Arc::new(());
-    let handle = Arc::downgrade(&alive);
-    context.processes.attach_handle(key, handle);
-    Ok(ProfiledChild {
-        processes: Arc::clone(&context.processes),
-        supervisor: supervisor.clone(),
-        key,
-        pid,
-        is_profiled,
-        stdin,
-        stdout,
-        stderr,
-        _alive: alive,
-    })
+    context.processes.attach_handle(key, Arc::downgrade(&alive));
+    let mut child = ProfiledChild::new(supervisor, key, pid, is_profiled, alive);
+    (child.stdin, child.stdout, child.stderr) = pipes;
+    Ok(child)
 }

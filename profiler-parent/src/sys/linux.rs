@@ -204,6 +204,22 @@ impl ChildHandle {
     }
 }
 
+/// Whether processes can be watched that this process does not reap: the system has pidfds.
+pub(crate) fn watches_others() -> bool {
+    rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).is_ok()
+}
+
+/// A descriptor (pidfd) of a child, and its start; 0 if that is not known. The exit status must not
+/// have been taken, so the number still belongs to the child.
+pub(crate) fn open_untaken(child: ProcessId) -> io::Result<(OwnDescriptor<OwnedFd>, ProcessStart)> {
+    let number = i32::try_from(child.get()).ok().and_then(Pid::from_raw);
+    let number = number.ok_or(io::ErrorKind::NotFound)?;
+    let process = rustix::process::pidfd_open(number, PidfdFlags::empty())?;
+    let start = ProcessStat::of(child).and_then(|stat| stat.start());
+    let start = start.unwrap_or(ProcessStart::new(0));
+    Ok((OwnDescriptor::new(process), start))
+}
+
 /// Whether handles of different processes have different inodes.
 static HANDLES_HAVE_INODES: LazyLock<bool> = LazyLock::new(|| {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());

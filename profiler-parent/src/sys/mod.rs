@@ -41,10 +41,10 @@ use profiler_core::time::UnixNs;
 /// Sends a signal to a child that has no handle. Its exit status must not have been taken, because
 /// the system may reuse the process id afterwards.
 #[cfg(unix)]
-pub(crate) fn signal_by_number(child: &std::process::Child, signal: i32) -> std::io::Result<()> {
+pub(crate) fn signal_by_number(child: ProcessId, signal: i32) -> std::io::Result<()> {
     use rustix::process::{Pid, Signal, kill_process};
     let invalid = std::io::ErrorKind::InvalidInput;
-    let pid = i32::try_from(child.id())
+    let pid = i32::try_from(child.get())
         .ok()
         .and_then(Pid::from_raw)
         .ok_or(invalid)?;
@@ -56,7 +56,7 @@ pub(crate) fn signal_by_number(child: &std::process::Child, signal: i32) -> std:
 
 /// Signals do not exist on this system.
 #[cfg(not(unix))]
-pub(crate) fn signal_by_number(_: &std::process::Child, _: i32) -> std::io::Result<()> {
+pub(crate) fn signal_by_number(_: ProcessId, _: i32) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 

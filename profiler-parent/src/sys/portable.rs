@@ -123,6 +123,16 @@ pub(crate) fn maps_file(_: ProcessId, _: &File) -> Option<bool> {
     None
 }
 
+/// Not supported on this system.
+pub(crate) const fn watches_others() -> bool {
+    false
+}
+
+/// Not supported on this system.
+pub(crate) fn open_untaken(_: ProcessId) -> io::Result<(OwnDescriptor<OwnedFd>, ProcessStart)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Not known on this system.
 pub(crate) fn facts_of(_: ProcessId) -> Option<ProcessFacts> {
     None
