@@ -4,18 +4,23 @@
 //! runs stands for the processor time since the sample before. The rest of the thread's lifetime is
 //! in its waits. The probability that a look finds a thread in a wait is the wait's share of the
 //! thread's lifetime. Each of the waits that two successive looks find therefore gets half of the time
-//! between these looks. If a sample was taken in between, the first wait gets the time up to the
-//! sample, and the second wait gets the time after it:
+//! between these looks. If a sample was taken in between, the second wait gets all of that time, but
+//! for the time of the sample:
 //!
 //! ```text
 //! thread   ──wait A──┬runs┬──wait B──┬runs┬──wait A──┬runs┬──wait B──
 //! looks    │ A                    │ B              │ A              │ B
 //! samples                                                ▲ 1 ms
-//! weights  │ A ─────── │ B ────────────── │ A ────────── │ 1 │ B ───
+//! weights  │ A ─────── │ B ────────────── │ A ──── │ 1 │ B ─────────
 //! ```
 //!
+//! The thread decides when it has a sample, for example after one of its waits. Therefore the waits
+//! must not share the time at the sample. The wait of a thread that was seen not to run for a while is
+//! an exception: it has lasted until the thread ran.
+//!
 //! Run delay, the time in which a thread is ready to run but has no processor, is not a wait. It is
-//! in the thread's next sample that is taken while the thread runs.
+//! in the thread's next sample that is taken while the thread runs. The system does not count the
+//! delay after a wait apart from that of a thread that has lost its processor.
 //!
 //! Invariant: at each wait that is recorded, all samples of the thread together stand for its life
 //! up to then, within two ticks. Ticks are whole numbers, and a sample has at least one: later

@@ -232,10 +232,13 @@ impl Looking {
         }
         match recorded {
             Some(recorded) if recorded.label == whom.label => {
-                // The thread may have run, and wait again where it waited before. Only a sample of
-                // its trigger shows what it did in between.
-                target.waits.has_run(true);
-                target.waits.goes_on(Timestamp::now(), now());
+                let waits = &mut target.waits;
+                if has_run {
+                    waits.waits_again(Timestamp::now(), now());
+                } else {
+                    waits.has_run(true);
+                    waits.goes_on(Timestamp::now(), now());
+                }
             }
             Some(recorded) if recorded.label.is_none() && !has_run => {
                 target.waits.replace();
@@ -341,11 +344,11 @@ impl Looking {
 
     /// Notes the run delay of the thread since the last look.
     fn note_delay(&self, target: &mut Target) {
-        let Some(delay_ns) = tasks::delay_ns(target.tid) else {
+        let Some(activity) = tasks::activity(target.tid) else {
             return;
         };
-        let before = target.delay_ns.replace(delay_ns).unwrap_or(delay_ns);
-        let delayed = delay_ns.saturating_sub(before);
+        let before = target.activity.replace(activity).unwrap_or(activity);
+        let delayed = activity.delay_ns_since(&before);
         target.waits.time.delay(self.time_of(delayed));
     }
 

@@ -154,7 +154,7 @@ impl LookTaken {
         let before = std::mem::replace(&mut thread.activity, activity);
         let has_run = before != activity;
         if thread.has_delay {
-            let delayed = activity.delay_ns.saturating_sub(before.delay_ns);
+            let delayed = activity.delay_ns_since(&before);
             thread.waits.time.delay(times.time_of(delayed));
         }
         thread.has_delay = true;
@@ -198,10 +198,7 @@ impl LookTaken {
         let is_unnamed = known.is_some_and(|known| known.label.is_none());
         whom.replaces = is_unnamed && !has_run && whom.label.is_some();
         if known.is_some_and(|known| self.is_same(other, place, known, whom)) {
-            // The thread has run, and waits again where it waited before. Only its own samples
-            // show what it did in between.
-            thread.waits.has_run(true);
-            thread.waits.goes_on(Timestamp::now(), now());
+            thread.waits.waits_again(Timestamp::now(), now());
             if !whom.is_known {
                 thread.waits.look_again();
             }

@@ -250,7 +250,7 @@ impl ObservedThreads {
         if thread.is_after_pause {
             thread.waits.time = CoveredTime::since(ran);
         }
-        let unrecorded = thread.waits.end(Some(ran), tick);
+        let unrecorded = thread.waits.end_at_sample(ran, tick);
         thread.waits.has_run(false);
         let ticks = thread.waits.time.run(at, time, tick);
         if let Some(unrecorded) = unrecorded.filter(|_| !discard) {

@@ -23,6 +23,7 @@ use crate::params::Features;
 use crate::pool::live::{NewThread, Occupant, ThreadRow};
 use crate::sys;
 use crate::sys::native::tasks;
+use crate::sys::native::thread_activity::ThreadActivity;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -59,8 +60,8 @@ pub(super) struct Target {
     pub(super) cpu: u64,
     /// Processor time up to which a thread without a trigger has samples.
     pub(super) recorded_cpu: u64,
-    /// Its run delay so far; `None` before that was read.
-    pub(super) delay_ns: Option<u64>,
+    /// How much it has run so far; `None` before that was read.
+    pub(super) activity: Option<ThreadActivity>,
     pub(super) bounds: Bounds,
     /// Its waits, as far as threads are asked for samples.
     pub(super) habit: Habit,
@@ -101,7 +102,7 @@ impl Target {
             walk,
             cpu: 0,
             recorded_cpu: 0,
-            delay_ns: None,
+            activity: None,
             bounds,
             habit: Habit::new(),
             asked: None,

@@ -215,7 +215,7 @@ impl SamplerThread {
                 target.recorded_cpu = target.cpu;
                 target.waits.has_run(false);
                 target.waits.time = CoveredTime::since(Timestamp::now());
-                target.delay_ns = None;
+                target.activity = None;
             }
             self.looking.quiet = QuietPeriod::new(now());
             self.control.begin_anew();
@@ -374,7 +374,7 @@ fn record(
         return recorder.record_stray(tid, seen, *cpu_ns, ticks.max(1));
     };
     let ran = Timestamp::from_raw(seen.at.raw().saturating_sub(used));
-    if let Some(unrecorded) = target.waits.end(Some(ran), tick) {
+    if let Some(unrecorded) = target.waits.end_at_sample(ran, tick) {
         recorder.record_wait(tid, unrecorded, false);
     }
     target.waits.has_run(false);

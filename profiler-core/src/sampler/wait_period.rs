@@ -69,6 +69,8 @@ struct RecordedWait {
     begun: Instant,
     /// When the last entry of the wait was recorded.
     recorded: Instant,
+    /// Whether the thread was known not to run for a part of the wait.
+    is_still: bool,
     /// Whether the session was asked for whom the thread waits since it has waited for long.
     is_asked_anew: bool,
 }
@@ -115,8 +117,8 @@ impl WaitPeriod {
 
     /// Notes that the thread has not run between the last look and this time.
     pub(super) fn lasts_until(&mut self, at: Timestamp) {
-        if let Some(now) = &mut self.now {
-            now.until = now.until.max(at);
+        if let Some(now) = self.now.as_mut().filter(|now| now.until < at) {
+            (now.until, now.is_still) = (at, true);
         }
     }
 
@@ -203,10 +205,21 @@ impl WaitPeriod {
         self.is_settled = false;
     }
 
-    /// Notes a look that found the same state.
+    /// Notes a look that found a thread that has not run.
     pub(super) fn goes_on(&mut self, at: Timestamp, moment: Instant) {
+        self.found_again((at, true), moment);
+    }
+
+    /// Notes a look that found a thread that has run, and waits again where it waited before. Only
+    /// a sample of its trigger shows what it did in between.
+    pub(super) fn waits_again(&mut self, at: Timestamp, moment: Instant) {
+        self.has_run(true);
+        self.found_again((at, false), moment);
+    }
+
+    fn found_again(&mut self, (at, is_still): (Timestamp, bool), moment: Instant) {
         if let Some(now) = &mut self.now {
-            now.until = at;
+            (now.until, now.is_still) = (at, is_still);
         }
         self.looked = Some(moment);
         let found = *self.found.get_or_insert(moment);
@@ -241,6 +254,7 @@ impl WaitPeriod {
             until: at,
             begun: moment,
             recorded: moment,
+            is_still: false,
             is_asked_anew: false,
         });
         self.has_run(true);
@@ -254,6 +268,17 @@ impl WaitPeriod {
         let now = self.now.take()?;
         self.has_run(false);
         self.take_ticks(ran.unwrap_or(now.until), tick)
+    }
+
+    /// Like [`Self::end`], because the thread has a sample; it began to run at `ran` before. If it
+    /// was seen not to run for a while, it has waited here until then. Otherwise, it may have waited
+    /// elsewhere since the last look, and the wait that the next look finds gets the time. The time of a sample depends
+    /// on what the thread does. If the two waits shared the time at the sample, waits before and
+    /// after code that takes samples would get too much or too little.
+    pub(super) fn end_at_sample(&mut self, ran: Timestamp, tick: u64) -> Option<(u64, Timestamp)> {
+        let is_still = self.now.is_some_and(|now| now.is_still);
+        let ran = is_still.then_some(ran);
+        self.end(ran, tick)
     }
 
     /// The number of ticks of the present wait that are not recorded yet, and the time of the last
@@ -313,6 +338,32 @@ mod tests {
         assert_eq!(waits.take_unrecorded(true, moment, TICK), None, "once");
         assert_eq!(waits.end(Some(at(250)), TICK), Some((5, at(250))));
         assert_eq!(waits.end(Some(at(300)), TICK), None);
+    }
+
+    #[test]
+    fn a_sample_after_a_wait_that_was_seen_once_leaves_the_time_to_the_next_wait() {
+        let moment = now();
+        let mut waits = WaitPeriod::new();
+        begin(&mut waits, 100, moment);
+        assert_eq!(waits.end_at_sample(at(250), TICK), None);
+        assert_eq!(waits.time.run(at(270), 20, TICK), 2);
+        assert_eq!(waits.time.begin_wait(at(300), 0, TICK), 18);
+        begin(&mut waits, 300, moment);
+        waits.goes_on(at(340), moment);
+        waits.waits_again(at(400), moment);
+        assert_eq!(waits.end_at_sample(at(450), TICK), Some((10, at(400))));
+    }
+
+    #[test]
+    fn a_thread_that_was_seen_not_to_run_has_waited_until_its_sample() {
+        let moment = now();
+        let mut waits = WaitPeriod::new();
+        begin(&mut waits, 100, moment);
+        waits.goes_on(at(200), moment);
+        assert_eq!(waits.end_at_sample(at(250), TICK), Some((15, at(250))));
+        begin(&mut waits, 300, moment);
+        waits.lasts_until(at(320));
+        assert_eq!(waits.end_at_sample(at(350), TICK), Some((5, at(350))));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use profiler_sys::FileIdentity;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags};
 
-use super::thread_activity::parse_schedule;
+use super::thread_activity::{ThreadActivity, parse_schedule};
 use crate::ids::{ProcessId, ThreadId};
 
 /// The state of a thread.
@@ -255,12 +255,11 @@ pub(crate) fn process_cpu_ns(process: ProcessId) -> Option<u64> {
     clock_ns((!libc::clockid_t::try_from(process.get()).ok()? << 3) | 2)
 }
 
-/// How long a thread of this process was ready to run and did not, so far. `None` if it has ended,
-/// or if the system does not count it.
-pub(crate) fn delay_ns(thread: ThreadId) -> Option<u64> {
+/// How much a thread of this process has run so far. `None` if it has ended, or if the system does
+/// not count it.
+pub(crate) fn activity(thread: ThreadId) -> Option<ThreadActivity> {
     let mut text = [0; 128];
-    let schedule = Tasks::OWN.read(thread, "schedstat", &mut text)?;
-    Some(parse_schedule(schedule)?.delay_ns)
+    parse_schedule(Tasks::OWN.read(thread, "schedstat", &mut text)?)
 }
 
 /// Processor time of the calling thread so far; 0 if the system does not report it.
