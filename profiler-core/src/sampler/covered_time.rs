@@ -18,9 +18,9 @@
 //! must not share the time at the sample. The wait of a thread that was seen not to run for a while is
 //! an exception: it has lasted until the thread ran.
 //!
-//! Run delay, the time in which a thread is ready to run but has no processor, is not a wait. It is
-//! in the thread's next sample that is taken while the thread runs. The system does not count the
-//! delay after a wait apart from that of a thread that has lost its processor.
+//! Run delay is the time in which a thread is ready to run but has no processor. The delay of a
+//! thread that has lost its processor is in the thread's next sample that is taken while the thread
+//! runs. The delay after a wait is a part of that wait (`run_delay`).
 //!
 //! Invariant: at each wait that is recorded, all samples of the thread together stand for its life
 //! up to then, within two ticks. Ticks are whole numbers, and a sample has at least one: later

@@ -15,6 +15,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::alternation::Alternation;
 use super::arming::{Arming, leave_alone};
 use super::asking;
 use super::control::count;
@@ -61,6 +62,7 @@ pub(super) struct Looking {
     in_turn: bool,
     next_in_turn: usize,
     pub(super) quiet: QuietPeriod,
+    pub(super) alternation: Alternation,
     /// The time of the next check whether entries of waits are due.
     next_records: Instant,
 }
@@ -87,6 +89,7 @@ impl Looking {
             in_turn,
             next_in_turn: 0,
             quiet: QuietPeriod::new(now()),
+            alternation: Alternation::default(),
             next_records: now(),
         }
     }
@@ -105,8 +108,7 @@ impl Looking {
         if !is_asked && self.quiet.spares_all(all, moment) {
             return 0;
         }
-        let mut woken = 0;
-        let mut settled = 0;
+        let (mut woken, mut settled, mut alternates) = (0, 0, false);
         let mut idle = IDLE_PER_PASS;
         let first = self.next_in_turn;
         for index in (0..all).map(|turn| (first + turn) % all) {
@@ -121,8 +123,13 @@ impl Looking {
             if self.in_turn && target.waits.is_idle() {
                 self.next_in_turn = index + 1;
             }
-            woken += usize::from(self.look_at(recorder, target, arming, moment));
+            let has_run = self.look_at(recorder, target, arming, moment);
+            woken += usize::from(has_run);
+            alternates |= has_run && target.waits.is_open();
             settled += usize::from(self.quiet.covers(&target.waits));
+        }
+        if alternates {
+            self.alternation.note(moment);
         }
         self.quiet.note_settled(settled, all, moment);
         woken
@@ -342,13 +349,13 @@ impl Looking {
         recorder.record_cpu(target, cpu_ns, (at, ticks));
     }
 
-    /// Notes the run delay of the thread since the last look.
+    /// Notes the run delay of the running code since the last look.
     fn note_delay(&self, target: &mut Target) {
-        let Some(activity) = tasks::activity(target.tid) else {
+        let Some(delay_ns) = tasks::delay_ns(target.tid) else {
             return;
         };
-        let before = target.activity.replace(activity).unwrap_or(activity);
-        let delayed = activity.delay_ns_since(&before);
+        let switches = || tasks::switches(target.tid);
+        let delayed = target.delay.of_running(delay_ns, switches);
         target.waits.time.delay(self.time_of(delayed));
     }
 

@@ -49,6 +49,7 @@ macro_rules! native {
 
 native! {
     mod activity;
+    mod alternation;
     mod armed;
     mod armed_places;
     mod arming;
@@ -75,6 +76,7 @@ native! {
     mod own_waits;
     mod process_code;
     mod quiet_period;
+    mod run_delay;
     mod slots;
     mod source;
     mod stack_copy;

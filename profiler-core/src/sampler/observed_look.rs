@@ -110,6 +110,8 @@ pub(super) struct LookTaken {
     memory: Option<OtherMemory>,
     /// Whether the system has refused to show where a thread waits, or its stack.
     pub(super) is_refused: bool,
+    /// Whether a thread waits that has run since the last look.
+    pub(super) alternates: bool,
     /// The processor time that is not to be recorded, in nanoseconds.
     pub(super) skipped_ns: u64,
     /// The reader's processor time for finding out for whom threads wait. The session limits it.
@@ -153,11 +155,10 @@ impl LookTaken {
         };
         let before = std::mem::replace(&mut thread.activity, activity);
         let has_run = before != activity;
-        if thread.has_delay {
-            let delayed = activity.delay_ns_since(&before);
-            thread.waits.time.delay(times.time_of(delayed));
-        }
-        thread.has_delay = true;
+        let delayed = thread
+            .delay
+            .of_running(activity.delay_ns, || other.switches(listed));
+        thread.waits.time.delay(times.time_of(delayed));
         if std::mem::take(&mut thread.is_after_pause) {
             thread.waits.time = CoveredTime::since(Timestamp::now());
             self.skipped_ns = self.skipped_ns.saturating_add(thread.unrecorded_ns());
@@ -193,6 +194,7 @@ impl LookTaken {
             _ if other.has_ended(listed) => return thread.waits.has_run(true),
             _ => WaitPlace::Unknown,
         };
+        self.alternates |= has_run;
         let known = thread.waits.context_at(place);
         let mut whom = self.whom((process, other), (listed, place), known, help);
         let is_unnamed = known.is_some_and(|known| known.label.is_none());

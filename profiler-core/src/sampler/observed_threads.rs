@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::known_stacks::KnownStacks;
 use super::observed::ObservedProcess;
+use super::run_delay::RunDelay;
 use super::schedule::now;
 use super::wait_period::WaitPeriod;
 use crate::ids::ThreadId;
@@ -47,8 +48,8 @@ pub(super) struct ObservedThread {
     pub(super) sampled_at: Timestamp,
     /// What the last look found.
     pub(super) activity: ThreadActivity,
-    /// Whether a look has read how long it was ready to run and did not.
-    pub(super) has_delay: bool,
+    /// Its run delay at the last look.
+    pub(super) delay: RunDelay,
     pub(super) waits: WaitPeriod,
     pub(super) stacks: KnownStacks,
     /// Whether its time up to the next look is not to be recorded.
@@ -71,7 +72,7 @@ impl ObservedThread {
             is_sampled: false,
             sampled_at: Timestamp::ZERO,
             activity: ThreadActivity::default(),
-            has_delay: false,
+            delay: RunDelay::new(),
             waits: WaitPeriod::new(),
             stacks: KnownStacks::default(),
             is_after_pause: false,

@@ -23,6 +23,7 @@
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
+use super::alternation::{Alternation, FREQUENT, frequent_pause};
 use super::covered_time::CoveredTime;
 use super::kept_process::{KeptProcess, OpenProcess};
 use super::observed::{ObservedFiles, ObservedProcess};
@@ -42,8 +43,8 @@ use crate::sys::native::timer;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// The shortest time between two looks. The passes of the reader are further apart and have jitter.
-const PAUSE: Duration = Duration::from_millis(10);
+/// The shortest time between two looks. The reader's are further apart and have jitter.
+const PAUSE: Duration = Duration::from_millis(2);
 /// The average time between two looks, as a multiple of the time that a look takes.
 const SHARE: u32 = 100;
 /// The least time to the next look if a look had to leave out threads, as such a multiple.
@@ -135,6 +136,7 @@ pub struct ObservedThreads {
     taken: LookTaken,
     /// Whether the last look had to leave out threads.
     is_part: bool,
+    alternation: Alternation,
     is_refused: bool,
     gone: GoneRows,
     /// Processor time that looks have recorded without stacks.
@@ -183,6 +185,7 @@ impl ObservedThreads {
             is_replaced: false,
             taken: LookTaken::default(),
             is_part: false,
+            alternation: Alternation::default(),
             is_refused: false,
             gone: GoneRows::default(),
             stackless_ns: 0,
@@ -319,8 +322,27 @@ impl ObservedThreads {
     #[must_use]
     pub fn is_look_due(&self) -> bool {
         let part = random_part(Timestamp::now());
-        let is_chosen = self.is_part || self.look_cost.saturating_mul(SHARE).mul_f64(part) < PASS;
+        let pause = if self.alternates() { FREQUENT } else { PASS };
+        let is_chosen = self.is_part || self.look_cost.saturating_mul(SHARE).mul_f64(part) < pause;
         self.needs_look() && is_chosen && now() >= self.next_look
+    }
+
+    /// The processor time of the calling thread so far, which looks at threads.
+    #[must_use]
+    pub fn reader_time() -> Duration {
+        reader_time()
+    }
+
+    /// The average time between two looks at threads that alternate, if a look takes `cost`.
+    #[must_use]
+    pub fn frequent_pause(cost: Duration) -> Duration {
+        frequent_pause(cost)
+    }
+
+    /// Whether threads run and wait in turn. Looks at them are [`Self::frequent_pause`] apart.
+    #[must_use]
+    pub fn alternates(&self) -> bool {
+        self.looks && self.alternation.is_found(now())
     }
 
     /// Begins a look: reads states and counters, and copies stacks. True if there is anything to
@@ -467,6 +489,9 @@ impl ObservedThreads {
         }
         self.is_part = budget.is_spent();
         self.is_refused |= self.taken.is_refused;
+        if self.taken.alternates {
+            self.alternation.note(moment);
+        }
         self.looking_up = self.taken.looking_up;
         self.skipped_ns = self.skipped_ns.saturating_add(self.taken.skipped_ns);
         self.needs_look = all

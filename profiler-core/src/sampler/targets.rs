@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::armed_places::Armed;
 use super::asking::Habit;
 use super::notices::{Notice, Notices};
+use super::run_delay::RunDelay;
 use super::schedule::now;
 use super::stack_copy::Bounds;
 use super::wait_period::WaitPeriod;
@@ -23,7 +24,6 @@ use crate::params::Features;
 use crate::pool::live::{NewThread, Occupant, ThreadRow};
 use crate::sys;
 use crate::sys::native::tasks;
-use crate::sys::native::thread_activity::ThreadActivity;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -60,8 +60,8 @@ pub(super) struct Target {
     pub(super) cpu: u64,
     /// Processor time up to which a thread without a trigger has samples.
     pub(super) recorded_cpu: u64,
-    /// How much it has run so far; `None` before that was read.
-    pub(super) activity: Option<ThreadActivity>,
+    /// Its run delay at the last look.
+    pub(super) delay: RunDelay,
     pub(super) bounds: Bounds,
     /// Its waits, as far as threads are asked for samples.
     pub(super) habit: Habit,
@@ -102,7 +102,7 @@ impl Target {
             walk,
             cpu: 0,
             recorded_cpu: 0,
-            activity: None,
+            delay: RunDelay::new(),
             bounds,
             habit: Habit::new(),
             asked: None,

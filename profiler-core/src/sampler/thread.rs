@@ -27,6 +27,7 @@ use super::covered_time::CoveredTime;
 use super::looking::Looking;
 use super::overhead_budget::{Clocks, OverheadControl};
 use super::quiet_period::QuietPeriod;
+use super::run_delay::RunDelay;
 use super::sample_handler::{self, Published, SlotReader};
 use super::sample_recorder::SampleRecorder;
 use super::schedule::now;
@@ -40,6 +41,9 @@ use crate::sample_types::SAMPLER_THREAD;
 use crate::sync::fixed::Ordering;
 use crate::sys::native::{perf_event, tasks};
 use crate::time::{Anchor, Timestamp};
+
+/// The weight of the last pass in the average cost of passes is 1 of this number.
+const COST_PASSES: u32 = 16;
 
 /// Starts the thread. `None` if the system cannot create one.
 pub(super) fn run(
@@ -80,6 +84,8 @@ struct SamplerThread {
     begun: Instant,
     is_paused: bool,
     activity: ProgramActivity,
+    /// The average processor time of the last passes.
+    pass_cost: Duration,
 }
 
 /// Deletes all triggers, also after a panic.
@@ -137,6 +143,7 @@ impl SamplerThread {
             begun: now(),
             is_paused: true,
             activity: ProgramActivity::new(),
+            pass_cost: Duration::ZERO,
         };
         shared.is_ready();
         sampler
@@ -215,7 +222,7 @@ impl SamplerThread {
                 target.recorded_cpu = target.cpu;
                 target.waits.has_run(false);
                 target.waits.time = CoveredTime::since(Timestamp::now());
-                target.activity = None;
+                target.delay = RunDelay::new();
             }
             self.looking.quiet = QuietPeriod::new(now());
             self.control.begin_anew();
@@ -249,13 +256,11 @@ impl SamplerThread {
         self.looking.quiet.end_pass(clocks.read);
         let end = tasks::own_cpu_ns();
         let cost = Duration::from_nanos(end.saturating_sub(clocks.own_before));
+        self.pass_cost = (self.pass_cost * (COST_PASSES - 1) + cost) / COST_PASSES;
         let passed = Passed {
             has_work,
             has_run,
-            least: self.control.pause(
-                cadence::least_pause(clocks.cost(), self.interval),
-                cadence::IDLE.0,
-            ),
+            least: self.least_pause(clocks.cost()),
             most: cadence::longest_pause(cost),
         };
         self.cadence.has_passed(&passed, &self.slots);
@@ -272,6 +277,18 @@ impl SamplerThread {
             interval_ns: self.control.interval_ns(),
         });
         self.keep_budget(end);
+    }
+
+    /// The shortest time until the next pass, if a read of the process's clock takes `clock`.
+    fn least_pause(&self, clock: Duration) -> Duration {
+        let least = cadence::least_pause(clock, self.interval);
+        let alternation = &self.looking.alternation;
+        let least = if alternation.is_found(now()) {
+            least.min(alternation.own_pause(self.pass_cost))
+        } else {
+            least
+        };
+        self.control.pause(least, cadence::IDLE.0)
     }
 
     /// Gives all triggers another interval, if the overhead budget requires it.

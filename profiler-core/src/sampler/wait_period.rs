@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 const LONGEST_UNRECORDED: Duration = Duration::from_secs(300);
 /// The shortest time between two looks at an idle thread. It is shorter than the time between two
 /// passes.
-const FIRST_LOOK: Duration = Duration::from_millis(10);
+const FIRST_LOOK: Duration = Duration::from_millis(2);
 /// The longest time between two looks at an idle thread while threads of the program run.
 const RAREST_LOOK: Duration = Duration::from_millis(400);
 /// The time between two looks is this part of the time for which the thread has waited.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::shop::Request;
 
 /// The time of a message to the log's server and back.
-const ROUND_TRIP: Duration = Duration::from_millis(8);
+const ROUND_TRIP: Duration = Duration::from_millis(10);
 
 /// The log of all requests.
 #[derive(Debug, Default)]

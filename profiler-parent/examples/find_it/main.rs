@@ -33,7 +33,7 @@ static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new();
 #[derive(Debug, Parser)]
 #[command(name = "find_it")]
 struct ShopOptions {
-    /// How many requests a process serves; 200 take about one second
+    /// How many requests a process serves; 100 take about one second
     #[arg(long, value_name = "N", default_value_t = 1200, value_parser = clap::value_parser!(u64).range(1..=20_000))]
     requests: u64,
     /// Starts N processes that serve requests, in a session of its own

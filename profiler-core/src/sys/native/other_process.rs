@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, open, openat, statat};
 
-use super::tasks::{Doing, STATUS_BYTES, Tasks, field, read_at};
+use super::tasks::{Doing, STATUS_BYTES, Switches, Tasks, field, read_at};
 use super::thread_activity::{ThreadActivity, parse_schedule};
 use crate::ids::{ProcessId, ProcessStart, ThreadId};
 use crate::sys::{ProcessStat, page_size};
@@ -173,16 +173,18 @@ impl OtherProcess {
         let mut text = [0; STAT_BYTES];
         let stat = ProcessStat::parse(self.tasks().read_bytes(thread, "stat", &mut text)?)?;
         let ticks = stat.number(14)?.saturating_add(stat.number(15)?);
-        let mut text = [0; STATUS_BYTES];
-        let status = self.tasks().read(thread, "status", &mut text)?;
-        let count = |name| field(status, name)?.parse::<u64>().ok();
-        let waited = count("voluntary_ctxt_switches:")?;
+        let Switches { waited, lost } = self.switches(thread)?;
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         Some(ThreadActivity {
             cpu_ns: ticks.saturating_mul(tick_ns),
             delay_ns: 0,
-            runs: waited.saturating_add(count("nonvoluntary_ctxt_switches:")?),
+            runs: waited.saturating_add(lost),
         })
+    }
+
+    /// How often a thread has stopped running. `None` if the system does not report it.
+    pub(crate) fn switches(&self, thread: ThreadId) -> Option<Switches> {
+        self.tasks().switches(thread)
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use profiler_sys::FileIdentity;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags};
 
-use super::thread_activity::{ThreadActivity, parse_schedule};
+use super::thread_activity::parse_schedule;
 use crate::ids::{ProcessId, ThreadId};
 
 /// The state of a thread.
@@ -66,6 +66,15 @@ impl Wait {
     pub(crate) const fn bears_signals(self) -> bool {
         self.call == libc::SYS_futex && !self.has_fourth
     }
+}
+
+/// How often a thread has stopped running so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Switches {
+    /// Because it waited.
+    pub(crate) waited: u64,
+    /// Because another thread got its processor.
+    pub(crate) lost: u64,
 }
 
 /// The place of the files about the threads of a process.
@@ -128,6 +137,17 @@ impl<'a> Tasks<'a> {
         self.read(thread, "stat", &mut text)
             .and_then(parse_state)
             .unwrap_or(Doing::Unknown)
+    }
+
+    /// How often a thread has stopped running. `None` if the system does not report it.
+    pub(super) fn switches(self, thread: ThreadId) -> Option<Switches> {
+        let mut text = [0; STATUS_BYTES];
+        let status = self.read(thread, "status", &mut text)?;
+        let count = |name| field(status, name)?.parse().ok();
+        Some(Switches {
+            waited: count("voluntary_ctxt_switches:")?,
+            lost: count("nonvoluntary_ctxt_switches:")?,
+        })
     }
 
     /// Reads the start of a file about a thread, without allocating. A name in it may contain any
@@ -255,11 +275,17 @@ pub(crate) fn process_cpu_ns(process: ProcessId) -> Option<u64> {
     clock_ns((!libc::clockid_t::try_from(process.get()).ok()? << 3) | 2)
 }
 
-/// How much a thread of this process has run so far. `None` if it has ended, or if the system does
-/// not count it.
-pub(crate) fn activity(thread: ThreadId) -> Option<ThreadActivity> {
+/// How long a thread of this process was ready to run and did not, so far, in nanoseconds. `None`
+/// if it has ended, or if the system does not count it.
+pub(crate) fn delay_ns(thread: ThreadId) -> Option<u64> {
     let mut text = [0; 128];
-    parse_schedule(Tasks::OWN.read(thread, "schedstat", &mut text)?)
+    let schedule = Tasks::OWN.read(thread, "schedstat", &mut text)?;
+    Some(parse_schedule(schedule)?.delay_ns)
+}
+
+/// How often a thread of this process has stopped running. `None` if the system does not report it.
+pub(crate) fn switches(thread: ThreadId) -> Option<Switches> {
+    Tasks::OWN.switches(thread)
 }
 
 /// Processor time of the calling thread so far; 0 if the system does not report it.

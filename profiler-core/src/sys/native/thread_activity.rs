@@ -14,13 +14,6 @@ pub(crate) struct ThreadActivity {
     pub(super) runs: u64,
 }
 
-impl ThreadActivity {
-    /// How long the thread was ready to run and did not since `before`, in nanoseconds.
-    pub(crate) const fn delay_ns_since(&self, before: &Self) -> u64 {
-        self.delay_ns.saturating_sub(before.delay_ns)
-    }
-}
-
 /// Parses processor time, time in the queue, and the number of runs. `None` if they are not
 /// counted.
 pub(super) fn parse_schedule(text: &str) -> Option<ThreadActivity> {

@@ -22,6 +22,7 @@
 
 mod arrivals;
 mod directory;
+mod frequent_looks;
 mod mapped_files;
 mod module_places;
 mod outside;

@@ -260,6 +260,11 @@ impl ObservedProgram {
         self.threads.is_look_due()
     }
 
+    /// Whether its threads run and wait in turn.
+    pub(super) fn alternates(&self) -> bool {
+        self.threads.alternates()
+    }
+
     /// Records where its threads wait, and its counters.
     pub(super) fn look(
         &mut self,

@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::ManagerUpdate;
-use profiler_core::internal::observed::{LookBudget, ObservedFiles};
+use profiler_core::internal::observed::{LookBudget, ObservedFiles, ObservedThreads};
 use profiler_observed::layout::Ending;
 
 use super::directory::{DirectoryState, ObservedDirectory};
+use super::frequent_looks::FrequentLooks;
 use super::outside::SystemSamples;
 use super::reader_commands::{CommandReceiver, CommandSender, ReaderCommand, now};
 use super::reading::Reading;
@@ -109,6 +110,7 @@ pub(super) struct ObservedReader {
     /// What it has done, for threads that wait for it.
     progress: Arc<ReaderProgress>,
     turns: Turns,
+    frequent: FrequentLooks,
     /// When the next pass is made.
     next_pass: Instant,
     /// When the process table last got the times of all programs.
@@ -151,6 +153,7 @@ impl ObservedReader {
             meetings: Vec::new(),
             progress,
             turns: Turns::default(),
+            frequent: FrequentLooks::new(),
             next_pass: now() + PAUSE,
             times_published: now(),
         }
@@ -165,9 +168,10 @@ impl ObservedReader {
             match self.orders.recv_deadline(self.wait_deadline()) {
                 Ok(ReaderCommand::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.carry_out(order),
-                Err(RecvTimeoutError::Timeout) if now() < self.next_pass => {}
+                Err(RecvTimeoutError::Timeout) if now() < self.next_pass => self.look_between(),
                 Err(RecvTimeoutError::Timeout) => {
                     self.pass(false);
+                    self.frequent.have_looked(None);
                     let passes = u32::try_from(self.turns.to_next_pass()).unwrap_or(1);
                     // The jitter prevents looks from synchronizing with periodic work of a program.
                     let part = 0.75 + fastrand::f64() / 2.0;
@@ -185,6 +189,32 @@ impl ObservedReader {
                 self.publish_times(false);
             }
         }
+    }
+
+    /// Looks at the programs whose threads run and wait in turn, if that is due.
+    fn look_between(&mut self) {
+        let mut due = self.frequent.take_due();
+        if due.is_empty() {
+            return;
+        }
+        if self.is_paused {
+            return self.frequent.have_looked(None);
+        }
+        let began = ObservedThreads::reader_time();
+        due.retain(|key| {
+            let alternates = |reading: &&mut Reading| reading.program.alternates();
+            let reading = self.programs.get_mut(key).filter(alternates);
+            self.frequent.set(*key, reading.is_some());
+            let Some(reading) = reading else { return false };
+            if reading.clock.has_run() {
+                reading.read(&mut self.files, false);
+                self.touched.insert(*key);
+            }
+            true
+        });
+        self.look(due, false);
+        let cost = ObservedThreads::reader_time().saturating_sub(began);
+        self.frequent.have_looked(Some(cost));
     }
 
     /// Adds a notice about each new deadlock to the pools of the observed programs.
@@ -393,6 +423,7 @@ impl ObservedReader {
                 return;
             }
             reading.look(&mut self.files, &mut lock(&self.names), &mut budget);
+            self.frequent.set(key, reading.program.alternates());
             self.progress.steps.fetch_add(1, Ordering::Relaxed);
             self.touched.insert(key);
             self.looked_last = Some(key);

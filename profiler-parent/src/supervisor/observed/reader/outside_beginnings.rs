@@ -138,10 +138,14 @@ impl ObservedReader {
         }
     }
 
-    /// The time up to which the reader waits for a command: the next pass or the next try.
+    /// The time up to which the reader waits for a command: the next pass, the next looks between
+    /// two passes, or the next try.
     pub(super) fn wait_deadline(&self) -> Instant {
         let next = self.newcomers.iter().map(|newcomer| newcomer.next).min();
-        next.map_or(self.next_pass, |next| next.min(self.next_pass))
+        let looks = self.frequent.deadline();
+        next.into_iter()
+            .chain(looks)
+            .fold(self.next_pass, Instant::min)
     }
 
     /// Observes a process from outside. Lists it with the reason if that is not possible. Returns

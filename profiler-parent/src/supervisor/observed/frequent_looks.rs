@@ -1,0 +1,68 @@
+//! The programs whose threads run and wait in turn. The reader looks at them between its passes.
+//!
+//! The passes alone have too few looks for the shares of short waits, see
+//! `alternation` in the core's sampler. All looks between the passes together use at
+//! most 1 % of a processor.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use profiler_core::ids::PoolId;
+use profiler_core::internal::observed::ObservedThreads;
+
+use super::reader_commands::now;
+
+/// The weight of the last looks in their average cost is 1 of this number.
+const COST_LOOKS: u32 = 16;
+
+/// When the next looks between the passes are due, and at which programs.
+#[derive(Debug)]
+pub(super) struct FrequentLooks {
+    programs: BTreeSet<PoolId>,
+    next: Instant,
+    /// The average processor time of the looks of one moment.
+    cost: Duration,
+}
+
+impl FrequentLooks {
+    pub(super) fn new() -> Self {
+        Self {
+            programs: BTreeSet::new(),
+            next: now(),
+            cost: Duration::ZERO,
+        }
+    }
+
+    /// Notes whether the threads of a program run and wait in turn.
+    pub(super) fn set(&mut self, key: PoolId, alternates: bool) {
+        if alternates {
+            self.programs.insert(key);
+        } else {
+            self.programs.remove(&key);
+        }
+    }
+
+    /// When looks are due; `None` if no program needs them.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.programs.is_empty()).then_some(self.next)
+    }
+
+    /// The programs to look at, if looks are due.
+    pub(super) fn take_due(&self) -> Vec<PoolId> {
+        if self.next <= now() {
+            self.programs.iter().copied().collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Notes looks that have taken this processor time, or a pass.
+    pub(super) fn have_looked(&mut self, cost: Option<Duration>) {
+        if let Some(cost) = cost {
+            self.cost = (self.cost * (COST_LOOKS - 1) + cost) / COST_LOOKS;
+        }
+        // The jitter prevents looks from synchronizing with periodic work of a program.
+        let part = 0.5 + fastrand::f64();
+        self.next = now() + ObservedThreads::frequent_pause(self.cost).mul_f64(part);
+    }
+}
