@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// The average time between two looks at threads that run and wait in turn.
 pub(super) const FREQUENT: Duration = Duration::from_millis(5);
 /// The average time between two looks, as a multiple of the time that a look takes.
-const SHARE: u32 = 100;
+const SHARE: u32 = 50;
 /// The number of looks after which the time between two looks grows: in proportion to the time for
 /// which threads have alternated.
 const ENOUGH: u32 = 2_400;
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(frequent_pause(Duration::from_micros(10)), FREQUENT);
         assert_eq!(
             frequent_pause(Duration::from_millis(1)),
-            Duration::from_millis(100)
+            Duration::from_millis(50)
         );
     }
 }

@@ -45,6 +45,8 @@ use crate::time::Timestamp;
 
 /// The shortest time between two looks. The reader's are further apart and have jitter.
 const PAUSE: Duration = Duration::from_millis(2);
+/// The shortest time between two values of the counters.
+const COUNTS: Duration = Duration::from_millis(10);
 /// The average time between two looks, as a multiple of the time that a look takes.
 const SHARE: u32 = 100;
 /// The least time to the next look if a look had to leave out threads, as such a multiple.
@@ -117,6 +119,8 @@ pub struct ObservedThreads {
     needs_look: bool,
     /// The earliest time of the next look.
     next_look: Instant,
+    /// The earliest time of the next values of the counters.
+    next_count: Instant,
     /// The time that a look takes, on average over the last ones.
     look_cost: Duration,
     next_list: Instant,
@@ -174,6 +178,7 @@ impl ObservedThreads {
             clock: ObservedClock::new(&place),
             needs_look: true,
             next_look: now(),
+            next_count: now(),
             look_cost: Duration::ZERO,
             next_list: now(),
             listing_cost: Duration::ZERO,
@@ -322,8 +327,12 @@ impl ObservedThreads {
     #[must_use]
     pub fn is_look_due(&self) -> bool {
         let part = random_part(Timestamp::now());
-        let pause = if self.alternates() { FREQUENT } else { PASS };
-        let is_chosen = self.is_part || self.look_cost.saturating_mul(SHARE).mul_f64(part) < pause;
+        let is_chosen = if self.alternates() {
+            frequent_pause(self.look_cost).mul_f64(part) < FREQUENT
+        } else {
+            self.look_cost.saturating_mul(SHARE).mul_f64(part) < PASS
+        };
+        let is_chosen = self.is_part || is_chosen;
         self.needs_look() && is_chosen && now() >= self.next_look
     }
 
@@ -365,7 +374,10 @@ impl ObservedThreads {
             return false;
         }
         let other = &open.process;
-        self.count(process, other);
+        if self.began_look >= self.next_count {
+            self.next_count = self.began_look + COUNTS;
+            self.count(process, other);
+        }
         if self.looks {
             self.update_threads(process, other);
             self.take_states(process, other, (budget, help));
@@ -379,7 +391,8 @@ impl ObservedThreads {
             self.leave(process);
             return false;
         }
-        self.process.keep(open, self.needs_look);
+        let has_next = self.needs_look || self.alternates();
+        self.process.keep(open, has_next);
         !self.taken.is_empty()
     }
 
@@ -511,7 +524,7 @@ impl ObservedThreads {
         let since = self.clock.since;
         let mut all = self.threads.all.values();
         self.needs_look = all.any(|thread| !thread.waits.was_seen_since(since));
-        if !self.needs_look {
+        if !self.needs_look && !self.alternates() {
             self.process.close();
         }
         self.stackless_ns = self.stackless_ns.saturating_add(recorded);

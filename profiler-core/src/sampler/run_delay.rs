@@ -12,7 +12,7 @@
 use crate::sys::native::tasks::Switches;
 
 /// Shorter delays are added to the next one, in nanoseconds.
-const LEAST_NS: u64 = 20_000;
+const LEAST_NS: u64 = 100_000;
 
 /// The run delay of a thread at the last look.
 #[derive(Clone, Copy, Debug)]

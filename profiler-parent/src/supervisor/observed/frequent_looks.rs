@@ -2,7 +2,7 @@
 //!
 //! The passes alone have too few looks for the shares of short waits, see
 //! `alternation` in the core's sampler. All looks between the passes together use at
-//! most 1 % of a processor.
+//! most 2 % of a processor.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
