@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 /// The largest encoded value: one control message.
 pub const MAX_ENCODED_BYTES: usize = 64 * 1024;
 
+/// The bytes that most definitions need at most. A vector that grows while it is written would
+/// allocate where the stack is deepest, and an allocation may be sampled with its stack.
+const USUAL_BYTES: usize = 512;
+
 const CONFIG: Configuration<LittleEndian, Varint, Limit<MAX_ENCODED_BYTES>> =
     bincode::config::standard().with_limit::<MAX_ENCODED_BYTES>();
 
@@ -48,7 +52,8 @@ pub enum CodecError {
 /// # Errors
 /// [`CodecError::TooLarge`] and [`CodecError::Unencodable`].
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, CodecError> {
-    let bytes = bincode::serde::encode_to_vec(value, CONFIG).map_err(encode_error)?;
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    bincode::serde::encode_into_std_write(value, &mut bytes, CONFIG).map_err(encode_error)?;
     if bytes.len() > MAX_ENCODED_BYTES {
         return Err(CodecError::TooLarge {
             limit: MAX_ENCODED_BYTES,
