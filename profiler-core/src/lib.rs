@@ -47,7 +47,6 @@ pub mod category;
 pub mod flow;
 mod flow_ids;
 mod group_kind;
-pub mod ids;
 mod macros;
 mod marker_options;
 mod marker_type;
@@ -56,6 +55,9 @@ mod sample_types;
 mod schema;
 mod thread_filter;
 mod timestamp;
+
+#[doc(inline)]
+pub use profiler_ids as ids;
 
 // The engine.
 #[cfg(all(feature = "engine", unix))]

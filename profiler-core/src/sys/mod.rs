@@ -13,8 +13,6 @@ mod portable;
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 use portable as imp;
 
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
-mod process_stat;
 mod thread_end;
 
 /// The system functions that sampling needs. Without them nothing is sampled, see `sampler`.
@@ -32,8 +30,10 @@ pub(crate) use imp::{
     process_start, release, running_process, stretch, time_namespace, wipe_on_fork,
 };
 pub use imp::{boot_id, clock_error};
+pub(crate) use profiler_sys::current_thread_id;
+pub use profiler_sys::page_size;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-pub use process_stat::{ProcessStat, open_process};
+pub use profiler_sys::{ProcessStat, open_process};
 pub(crate) use thread_end::ThreadEnd;
 
 use std::os::fd::AsFd;
@@ -83,11 +83,6 @@ pub(crate) fn forget_parent() {
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
     native::alternate_stack::forget_parent();
-}
-
-/// The system's number of the calling thread. One system call on Linux.
-pub(crate) fn current_thread_id() -> ThreadId {
-    ThreadId::new(profiler_sys::current_thread_number())
 }
 
 /// This process's number.
@@ -141,10 +136,4 @@ pub struct ClockError {
     pub most_ns: u64,
     /// The estimated difference, in nanoseconds.
     pub estimated_ns: u64,
-}
-
-/// Size of a page of memory in bytes; the unit in which memory is taken and returned.
-pub fn page_size() -> u64 {
-    let size = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    size.clamp(4096, 1 << 20)
 }

@@ -1,4 +1,5 @@
-//! The profiler's own threads and descriptors in a host process, and files of the host.
+//! The profiler's own threads and descriptors in a host process, files of the host, and what the
+//! system says about processes and threads.
 //!
 //! Used by all crates of the profiler that start a thread, keep a descriptor or open a file of the
 //! program. It knows nothing of pools, sessions or profiles. Not an interface for applications.
@@ -43,10 +44,30 @@ mod found_file;
 mod found_file;
 mod maps;
 mod native_thread;
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub mod other_process;
 mod own_threads;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod process_stat;
 mod renewable;
 mod secret;
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub mod tasks;
 mod tell;
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub mod thread_activity;
 mod threads;
 mod wake;
 
@@ -66,6 +87,8 @@ pub use found_file::{FoundFile, open_regular};
 pub use imp::{current_thread_number, path_of, read_at, vdso_image, wake_precisely};
 pub use maps::{Mapping, Maps};
 pub use own_threads::{own_thread_count, own_thread_numbers};
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub use process_stat::{ProcessStat, open_process};
 pub use renewable::Renewable;
 pub use secret::new_secret;
 pub use tell::tell;
@@ -73,6 +96,19 @@ pub use threads::{
     QuietThread, is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_code,
 };
 pub use wake::{wait_on_word, wake_word};
+
+use profiler_ids::ThreadId;
+
+/// The system's number of the calling thread. One system call on Linux.
+pub fn current_thread_id() -> ThreadId {
+    ThreadId::new(current_thread_number())
+}
+
+/// Size of a page of memory in bytes; the unit in which memory is taken and returned.
+pub fn page_size() -> u64 {
+    let size = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    size.clamp(4096, 1 << 20)
+}
 
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
 /// about the threads and files of the parent.

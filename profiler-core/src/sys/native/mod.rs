@@ -10,10 +10,9 @@
 pub(crate) mod alternate_stack;
 pub(crate) mod machine;
 pub(crate) mod memory;
-pub(crate) mod other_process;
 pub(crate) mod perf_event;
 pub(crate) mod signal;
-pub(crate) mod tasks;
-pub(crate) mod thread_activity;
 pub(crate) mod timer;
 pub(crate) mod trap;
+
+pub(crate) use profiler_sys::{other_process, tasks, thread_activity};

@@ -310,19 +310,8 @@ fn mask_of(action: &libc::sigaction) -> u64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Blocks the signal in the calling thread.
-    pub(crate) fn block() {
-        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: initialises the set.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        // SAFETY: the set is initialised.
-        unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
-        // SAFETY: the set is initialised and lives through the call.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
-    }
 
     #[test]
     fn the_previous_handler_receives_a_signal_of_the_thread_to_itself() {

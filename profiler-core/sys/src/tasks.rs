@@ -4,19 +4,21 @@
 //! names allocates; [`cpu_ns`] and [`doing`], called at every tick, and [`list`] into a reused
 //! vector do not.
 
+#![allow(unsafe_code)]
+
 use std::ffi::CStr;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
 
-use profiler_sys::FileIdentity;
+use profiler_ids::{ProcessId, ThreadId};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags};
 
-use super::thread_activity::parse_schedule;
-use crate::ids::{ProcessId, ThreadId};
+use crate::FileIdentity;
+use crate::thread_activity::parse_schedule;
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub enum Doing {
     /// It runs, or is ready to run.
     Running,
     /// It waits in the kernel.
@@ -30,16 +32,18 @@ pub(crate) enum Doing {
 /// The place where a thread waits. If two waits of a thread are equal, its stack is almost
 /// certainly the same in both, and so is what it waits for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wait {
+pub struct Wait {
     /// The system call; -1 if there is none, that is, for a page fault.
-    pub(crate) call: i64,
+    pub call: i64,
     /// Its first three arguments. Only the first one distinguishes waits: it is a descriptor, a
     /// process or the address of a lock. The others may be addresses of buffers.
-    pub(crate) arguments: [u64; 3],
+    pub arguments: [u64; 3],
     /// Whether its fourth argument is not 0; for a wait on a futex that is the timeout.
-    pub(crate) has_fourth: bool,
-    pub(crate) sp: u64,
-    pub(crate) pc: u64,
+    pub has_fourth: bool,
+    /// The stack pointer.
+    pub sp: u64,
+    /// The next instruction.
+    pub pc: u64,
 }
 
 impl PartialEq for Wait {
@@ -56,30 +60,30 @@ impl Eq for Wait {}
 
 impl Wait {
     /// Whether it is in a system call, and not in a page fault.
-    pub(crate) const fn is_in_a_call(self) -> bool {
+    pub const fn is_in_a_call(self) -> bool {
         self.call >= 0
     }
 
     /// Whether the program is certain not to notice a signal during this wait: the system restarts
     /// a wait on a futex. A wait with a timeout is excluded: it ends with `EINTR`, which
     /// `sem_timedwait` returns.
-    pub(crate) const fn bears_signals(self) -> bool {
+    pub const fn bears_signals(self) -> bool {
         self.call == libc::SYS_futex && !self.has_fourth
     }
 }
 
 /// How often a thread has stopped running so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Switches {
+pub struct Switches {
     /// Because it waited.
-    pub(crate) waited: u64,
+    pub waited: u64,
     /// Because another thread got its processor.
-    pub(crate) lost: u64,
+    pub lost: u64,
 }
 
 /// The place of the files about the threads of a process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tasks<'a> {
+pub struct Tasks<'a> {
     /// The folder to which `path` is relative.
     folder: BorrowedFd<'a>,
     path: &'static str,
@@ -93,7 +97,7 @@ impl<'a> Tasks<'a> {
     };
 
     /// The threads of the process whose folder in `/proc` this is.
-    pub(super) const fn of(folder: BorrowedFd<'a>) -> Self {
+    pub(crate) const fn of(folder: BorrowedFd<'a>) -> Self {
         Self {
             folder,
             path: "task",
@@ -101,7 +105,7 @@ impl<'a> Tasks<'a> {
     }
 
     /// See [`list`].
-    pub(super) fn list(self, all: &mut Vec<ThreadId>) -> std::io::Result<()> {
+    pub(crate) fn list(self, all: &mut Vec<ThreadId>) -> std::io::Result<()> {
         all.clear();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(self.folder, self.path, flags, Mode::empty())?;
@@ -126,7 +130,7 @@ impl<'a> Tasks<'a> {
     }
 
     /// See [`doing`].
-    pub(super) fn doing(self, thread: ThreadId) -> Doing {
+    pub(crate) fn doing(self, thread: ThreadId) -> Doing {
         let mut text = [0; 256];
         if let Some(doing) = self.read(thread, "syscall", &mut text).and_then(parse) {
             return doing;
@@ -140,7 +144,7 @@ impl<'a> Tasks<'a> {
     }
 
     /// How often a thread has stopped running. `None` if the system does not report it.
-    pub(super) fn switches(self, thread: ThreadId) -> Option<Switches> {
+    pub(crate) fn switches(self, thread: ThreadId) -> Option<Switches> {
         let mut text = [0; STATUS_BYTES];
         let status = self.read(thread, "status", &mut text)?;
         let count = |name| field(status, name)?.parse().ok();
@@ -152,7 +156,7 @@ impl<'a> Tasks<'a> {
 
     /// Reads the start of a file about a thread, without allocating. A name in it may contain any
     /// bytes: the longest part that is text is returned.
-    pub(super) fn read<'t>(
+    pub(crate) fn read<'t>(
         self,
         thread: ThreadId,
         file: &str,
@@ -169,7 +173,7 @@ impl<'a> Tasks<'a> {
     }
 
     /// Like [`Self::read`], for bytes.
-    pub(super) fn read_bytes<'t>(
+    pub(crate) fn read_bytes<'t>(
         self,
         thread: ThreadId,
         file: &str,
@@ -182,7 +186,7 @@ impl<'a> Tasks<'a> {
 }
 
 /// Reads the start of a file in a folder, without allocating.
-pub(super) fn read_at<'t>(
+pub(crate) fn read_at<'t>(
     folder: BorrowedFd<'_>,
     path: &CStr,
     text: &'t mut [u8],
@@ -195,7 +199,7 @@ pub(super) fn read_at<'t>(
 
 /// The file that a descriptor of a thread of this process refers to. The thread may use another
 /// descriptor table than the caller. Opens no file, and does not wait for a file system.
-pub(crate) fn file_of(thread: ThreadId, descriptor: i32) -> Option<FileIdentity> {
+pub fn file_of(thread: ThreadId, descriptor: i32) -> Option<FileIdentity> {
     let mut path = [0; 64];
     let own = Tasks::OWN.path;
     write!(path.as_mut_slice(), "{own}/{thread}/fd/{descriptor}\0").ok()?;
@@ -212,18 +216,18 @@ pub(crate) fn file_of(thread: ThreadId, descriptor: i32) -> Option<FileIdentity>
 ///
 /// # Errors
 /// The error of the system that does not provide the list; `all` is empty then.
-pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
+pub fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
     Tasks::OWN.list(all)
 }
 
 /// A thread's name in the system, at most 15 bytes.
-pub(crate) fn name(thread: ThreadId) -> Option<String> {
-    let name = profiler_sys::read_text(format!("/proc/self/task/{thread}/comm")).ok()?;
+pub fn name(thread: ThreadId) -> Option<String> {
+    let name = crate::read_text(format!("/proc/self/task/{thread}/comm")).ok()?;
     Some(name.trim_ascii_end().to_owned())
 }
 
 /// Whether a thread blocks this signal. `None` if the system does not report it.
-pub(crate) fn blocks_signal(thread: ThreadId, signal: libc::c_int) -> Option<bool> {
+pub fn blocks_signal(thread: ThreadId, signal: libc::c_int) -> Option<bool> {
     let mut text = [0; STATUS_BYTES];
     let status = Tasks::OWN.read(thread, "status", &mut text)?;
     let mask = u64::from_str_radix(field(status, "SigBlk:")?, 16).ok()?;
@@ -234,7 +238,7 @@ pub(crate) fn blocks_signal(thread: ThreadId, signal: libc::c_int) -> Option<boo
 /// `None` if it waits, or if the system does not report it.
 ///
 /// If this returns the same number for a thread twice, the thread has not waited in between.
-pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
+pub fn waits_of_running(thread: ThreadId) -> Option<u64> {
     let mut text = [0; STATUS_BYTES];
     let status = Tasks::OWN.read(thread, "status", &mut text)?;
     let waits = field(status, "voluntary_ctxt_switches:")?.parse().ok()?;
@@ -243,14 +247,14 @@ pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
 
 /// The number of filters of the calling thread's system calls. `None` if the system does not report
 /// it, as before Linux 5.9.
-pub(crate) fn own_filters() -> Option<u32> {
+pub fn own_filters() -> Option<u32> {
     let mut text = [0; STATUS_BYTES];
-    let status = Tasks::OWN.read(crate::sys::current_thread_id(), "status", &mut text)?;
+    let status = Tasks::OWN.read(crate::current_thread_id(), "status", &mut text)?;
     field(status, "Seccomp_filters:")?.parse().ok()
 }
 
 /// The value of a line of a `status` file.
-pub(super) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status
         .lines()
         .find_map(|line| line.strip_prefix(name))
@@ -259,10 +263,10 @@ pub(super) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 
 /// The size of the buffer for a `status` file. The file is longer only for a process in a thousand
 /// groups, whose threads are therefore not signalled.
-pub(super) const STATUS_BYTES: usize = 8192;
+pub(crate) const STATUS_BYTES: usize = 8192;
 
 /// Processor time of a thread so far; `None` if it has ended.
-pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
+pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     // The kernel's number for a thread's clock: the complement of the thread's number, "per thread"
     // and "scheduler's".
     clock_ns((!libc::clockid_t::try_from(thread.get()).ok()? << 3) | 4 | 2)
@@ -270,26 +274,26 @@ pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
 
 /// Processor time of all threads of a process so far, also of those that have ended. `None` if the
 /// process has ended and its parent has waited for it.
-pub(crate) fn process_cpu_ns(process: ProcessId) -> Option<u64> {
+pub fn process_cpu_ns(process: ProcessId) -> Option<u64> {
     // The same for a process: without the bit for a thread.
     clock_ns((!libc::clockid_t::try_from(process.get()).ok()? << 3) | 2)
 }
 
 /// How long a thread of this process was ready to run and did not, so far, in nanoseconds. `None`
 /// if it has ended, or if the system does not count it.
-pub(crate) fn delay_ns(thread: ThreadId) -> Option<u64> {
+pub fn delay_ns(thread: ThreadId) -> Option<u64> {
     let mut text = [0; 128];
     let schedule = Tasks::OWN.read(thread, "schedstat", &mut text)?;
     Some(parse_schedule(schedule)?.delay_ns)
 }
 
 /// How often a thread of this process has stopped running. `None` if the system does not report it.
-pub(crate) fn switches(thread: ThreadId) -> Option<Switches> {
+pub fn switches(thread: ThreadId) -> Option<Switches> {
     Tasks::OWN.switches(thread)
 }
 
 /// Processor time of the calling thread so far; 0 if the system does not report it.
-pub(crate) fn own_cpu_ns() -> u64 {
+pub fn own_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
@@ -306,12 +310,12 @@ fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
 }
 
 /// The present state of a thread, read without disturbing it.
-pub(crate) fn doing(thread: ThreadId) -> Doing {
+pub fn doing(thread: ThreadId) -> Doing {
     Tasks::OWN.doing(thread)
 }
 
 /// The error that explains why the system reports nothing about threads; `None` if it does report.
-pub(crate) fn why_unknown() -> Option<std::io::Error> {
+pub fn why_unknown() -> Option<std::io::Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(c"/proc/thread-self/stat", flags, Mode::empty())
         .err()
@@ -395,7 +399,7 @@ mod tests {
 
     #[test]
     fn the_number_of_waits_grows_with_each_wait() {
-        let own = crate::sys::current_thread_id();
+        let own = crate::current_thread_id();
         let waits = || waits_of_running(own).expect("it runs");
         let before = waits();
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -416,9 +420,19 @@ mod tests {
         assert!(!bears("0x7ffd10"));
     }
 
+    /// Blocks a signal in the calling thread.
+    fn block(signal: libc::c_int) {
+        // SAFETY: changes the mask of this thread only; all zeros are an empty set.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&raw mut set, signal);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        }
+    }
+
     #[test]
     fn the_calling_thread_is_listed_and_uses_time() {
-        let own = crate::sys::current_thread_id();
+        let own = crate::current_thread_id();
         let mut all = Vec::new();
         list(&mut all).unwrap();
         assert!(all.contains(&own));
@@ -428,8 +442,8 @@ mod tests {
         );
         assert_eq!(blocks_signal(own, libc::SIGURG), Some(false));
         let deaf = || {
-            super::super::signal::tests::block();
-            let own = crate::sys::current_thread_id();
+            block(libc::SIGURG);
+            let own = crate::current_thread_id();
             (
                 blocks_signal(own, libc::SIGURG),
                 blocks_signal(own, libc::SIGTRAP),

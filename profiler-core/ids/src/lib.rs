@@ -9,8 +9,8 @@ macro_rules! number {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[cfg_attr(all(feature = "engine", unix), derive(serde::Serialize, serde::Deserialize))]
-        #[cfg_attr(all(feature = "engine", unix), serde(transparent))]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(transparent))]
         pub struct $name($inner);
 
         impl $name {
@@ -131,10 +131,7 @@ impl ThreadIndex {
 /// The identity of a process. A later process with the same pid has a different key.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(
-    all(feature = "engine", unix),
-    derive(serde::Serialize, serde::Deserialize)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessKey {
     /// Process number.
     pub pid: ProcessId,

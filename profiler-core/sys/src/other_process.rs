@@ -6,14 +6,17 @@
 //! process, and no page is brought into its memory: a page could be in a file system that never
 //! answers. A process that changes its mappings may delay a read for that moment.
 
+#![allow(unsafe_code)]
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, open, openat, statat};
 
-use super::tasks::{Doing, STATUS_BYTES, Switches, Tasks, field, read_at};
-use super::thread_activity::{ThreadActivity, parse_schedule};
-use crate::ids::{ProcessId, ProcessStart, ThreadId};
-use crate::sys::{ProcessStat, page_size};
+use crate::page_size;
+use crate::process_stat::ProcessStat;
+use crate::tasks::{Doing, STATUS_BYTES, Switches, Tasks, field, read_at};
+use crate::thread_activity::{ThreadActivity, parse_schedule};
+use profiler_ids::{ProcessId, ProcessStart, ThreadId};
 
 /// The most bytes of a `stat` file: 52 numbers and a name of 15 bytes.
 const STAT_BYTES: usize = 2048;
@@ -28,7 +31,7 @@ const MAX_PAGES: usize = 32;
 
 /// A process.
 #[derive(Debug)]
-pub(crate) struct OtherProcess {
+pub struct OtherProcess {
     folder: OwnedFd,
     pid: ProcessId,
     stat: ProcessStat,
@@ -38,7 +41,7 @@ pub(crate) struct OtherProcess {
 /// What distinguishes the programs that a process has executed one after the other. All zero if
 /// the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProgramPlace {
+pub struct ProgramPlace {
     code: u64,
     stack: u64,
 }
@@ -46,7 +49,7 @@ pub(crate) struct ProgramPlace {
 impl OtherProcess {
     /// Opens the process that has this number and this start time. `None` if it has ended, or if
     /// only its first thread is left and has ended.
-    pub(crate) fn open(pid: ProcessId, start: ProcessStart) -> Option<Self> {
+    pub fn open(pid: ProcessId, start: ProcessStart) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
         let stat = read_stat(&folder)?;
@@ -60,7 +63,7 @@ impl OtherProcess {
     }
 
     /// Reads again how many threads it has, without reading its `stat` file. False if it has ended.
-    pub(crate) fn count_threads(&mut self) -> bool {
+    pub fn count_threads(&mut self) -> bool {
         let tasks = statat(&self.folder, c"task", AtFlags::empty());
         // The link count of a directory is two plus the number of its subdirectories.
         #[allow(clippy::useless_conversion)] // the number is shorter on aarch64
@@ -72,7 +75,7 @@ impl OtherProcess {
 
     /// Reads again what [`Self::threads`] and [`Self::program`] return. False if it has ended, or
     /// if only its first thread is left and has ended.
-    pub(crate) fn read_again(&mut self) -> bool {
+    pub fn read_again(&mut self) -> bool {
         let Some(stat) = read_stat(&self.folder) else {
             return false;
         };
@@ -86,12 +89,12 @@ impl OtherProcess {
     }
 
     /// The number of its threads when it was last read.
-    pub(crate) const fn threads(&self) -> u64 {
+    pub const fn threads(&self) -> u64 {
         self.threads
     }
 
     /// Where its program was when that was last read.
-    pub(crate) fn program(&self) -> ProgramPlace {
+    pub fn program(&self) -> ProgramPlace {
         let number = |field| self.stat.number(field).unwrap_or(0);
         ProgramPlace {
             code: number(26),
@@ -100,7 +103,7 @@ impl OtherProcess {
     }
 
     /// Whether the process is in a PID namespace of its own.
-    pub(crate) fn is_in_namespace(&self) -> bool {
+    pub fn is_in_namespace(&self) -> bool {
         let mut text = [0; STATUS_BYTES];
         let status = read_at(self.folder.as_fd(), c"status", &mut text);
         let numbers = status.and_then(|status| {
@@ -111,7 +114,7 @@ impl OtherProcess {
     }
 
     /// Its resident memory in bytes. `None` for a process that has given up its memory.
-    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+    pub fn resident_bytes(&self) -> Option<u64> {
         let mut text = [0; 128];
         let statm = std::str::from_utf8(read_at(self.folder.as_fd(), c"statm", &mut text)?).ok()?;
         let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -126,17 +129,17 @@ impl OtherProcess {
     ///
     /// # Errors
     /// The error of the system that does not provide the list; `all` is empty then.
-    pub(crate) fn list(&self, all: &mut Vec<ThreadId>) -> std::io::Result<()> {
+    pub fn list(&self, all: &mut Vec<ThreadId>) -> std::io::Result<()> {
         self.tasks().list(all)
     }
 
     /// The present state of a thread.
-    pub(crate) fn doing(&self, thread: ThreadId) -> Doing {
+    pub fn doing(&self, thread: ThreadId) -> Doing {
         self.tasks().doing(thread)
     }
 
     /// Whether a thread has ended, although it is still listed, as the first one may be.
-    pub(crate) fn has_ended(&self, thread: ThreadId) -> bool {
+    pub fn has_ended(&self, thread: ThreadId) -> bool {
         let mut text = [0; STAT_BYTES];
         let stat = self.tasks().read_bytes(thread, "stat", &mut text);
         let stat = stat.and_then(ProcessStat::parse);
@@ -144,14 +147,14 @@ impl OtherProcess {
     }
 
     /// A thread's name in the system, at most 15 bytes.
-    pub(crate) fn name(&self, thread: ThreadId) -> Option<String> {
+    pub fn name(&self, thread: ThreadId) -> Option<String> {
         let mut text = [0; 64];
         let name = self.tasks().read_bytes(thread, "comm", &mut text)?;
         Some(String::from_utf8_lossy(name).trim_ascii_end().to_owned())
     }
 
     /// The number that a thread has in its own PID namespace.
-    pub(crate) fn own_number(&self, thread: ThreadId) -> Option<ThreadId> {
+    pub fn own_number(&self, thread: ThreadId) -> Option<ThreadId> {
         let mut text = [0; STATUS_BYTES];
         let status = self.tasks().read(thread, "status", &mut text)?;
         let innermost = field(status, "NSpid:")?.split_ascii_whitespace().last()?;
@@ -159,7 +162,7 @@ impl OtherProcess {
     }
 
     /// How much a thread has run. `None` if it has ended.
-    pub(crate) fn activity(&self, thread: ThreadId) -> Option<ThreadActivity> {
+    pub fn activity(&self, thread: ThreadId) -> Option<ThreadActivity> {
         let mut text = [0; 128];
         let schedule = self.tasks().read(thread, "schedstat", &mut text);
         schedule
@@ -183,7 +186,7 @@ impl OtherProcess {
     }
 
     /// How often a thread has stopped running. `None` if the system does not report it.
-    pub(crate) fn switches(&self, thread: ThreadId) -> Option<Switches> {
+    pub fn switches(&self, thread: ThreadId) -> Option<Switches> {
         self.tasks().switches(thread)
     }
 }
@@ -196,7 +199,7 @@ fn read_stat(folder: &OwnedFd) -> Option<ProcessStat> {
 
 /// What memory is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MemoryKind {
+pub enum MemoryKind {
     /// Memory of the process alone.
     Private,
     /// Any memory, such as that of a loaded file.
@@ -205,25 +208,26 @@ pub(crate) enum MemoryKind {
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MemoryRead {
+pub struct MemoryRead {
     /// How many bytes were read.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Whether the bytes that follow are swapped out.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
     /// Whether the system forbids it.
-    pub(crate) is_forbidden: bool,
+    pub is_forbidden: bool,
 }
 
 /// Reads the memory of a process, as far as it is resident.
 #[derive(Debug)]
-pub(crate) struct OtherMemory {
+pub struct OtherMemory {
     pid: libc::pid_t,
     /// The system's table of the process's pages.
     pages: Option<OwnedFd>,
 }
 
 impl OtherMemory {
-    pub(crate) fn of(process: &OtherProcess) -> Self {
+    /// The memory of this process.
+    pub fn of(process: &OtherProcess) -> Self {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         Self {
             pid: libc::pid_t::try_from(process.pid.get()).unwrap_or(-1),
@@ -232,14 +236,14 @@ impl OtherMemory {
     }
 
     /// Whether nothing can be read, because the system forbids it.
-    pub(crate) const fn is_closed(&self) -> bool {
+    pub const fn is_closed(&self) -> bool {
         self.pages.is_none()
     }
 
     /// Fills `room` with the bytes from `address` on, up to the first page that is not resident or
     /// is of another kind. A page of private memory that the process has never touched, such as a
     /// part of a large variable on a stack, is filled with zeros if a resident page follows.
-    pub(crate) fn read(&self, address: u64, room: &mut [u8], kind: MemoryKind) -> MemoryRead {
+    pub fn read(&self, address: u64, room: &mut [u8], kind: MemoryKind) -> MemoryRead {
         let Some(pages) = &self.pages else {
             return MemoryRead {
                 is_forbidden: true,
@@ -276,12 +280,7 @@ impl OtherMemory {
     }
 
     /// Like [`Self::read`], for whole words. `bytes` is a multiple of 8.
-    pub(crate) fn read_words(
-        &self,
-        address: u64,
-        room: &mut [u64],
-        kind: MemoryKind,
-    ) -> MemoryRead {
+    pub fn read_words(&self, address: u64, room: &mut [u64], kind: MemoryKind) -> MemoryRead {
         // SAFETY: any bytes are valid words, and u8 has no alignment; the borrow is exclusive.
         let (_, bytes, _) = unsafe { room.align_to_mut::<u8>() };
         let read = self.read(address, bytes, kind);
@@ -399,8 +398,12 @@ mod tests {
         ProcessId::new(std::process::id())
     }
 
+    fn start_of(pid: ProcessId) -> ProcessStart {
+        ProcessStat::of(pid).and_then(|stat| stat.start()).unwrap()
+    }
+
     fn open_own() -> OtherProcess {
-        OtherProcess::open(own(), crate::sys::own_process_start()).unwrap()
+        OtherProcess::open(own(), start_of(own())).unwrap()
     }
 
     /// A process that sleeps; killed when dropped.
@@ -410,7 +413,7 @@ mod tests {
         fn start() -> (Self, ProcessId, ProcessStart) {
             let child = Command::new("sleep").arg("1000").spawn().unwrap();
             let pid = ProcessId::new(child.id());
-            (Self(child), pid, crate::sys::process_start(pid))
+            (Self(child), pid, start_of(pid))
         }
     }
 
@@ -456,7 +459,7 @@ mod tests {
         assert!(activity.is_some() && activity == other.activity(thread));
         let coarse = other.coarse_activity(thread);
         assert!(coarse.is_some() && coarse == other.coarse_activity(thread));
-        let own = ThreadId::new(crate::sys::current_thread_id().get());
+        let own = crate::current_thread_id();
         let this = open_own();
         let before = this.activity(own);
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -466,11 +469,12 @@ mod tests {
     #[test]
     fn the_threads_of_a_process_are_listed_by_number_and_name() {
         let other = open_own();
-        let thread = crate::sys::current_thread_id();
+        let thread = crate::current_thread_id();
         let mut all = Vec::new();
         other.list(&mut all).unwrap();
         assert!(all.contains(&thread) && all.is_sorted());
-        assert_eq!(other.name(thread), crate::sys::current_thread_name());
+        let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+        assert_eq!(other.name(thread).as_deref(), name.strip_suffix('\n'));
         assert_eq!(other.own_number(thread), Some(thread));
         assert!(!other.has_ended(thread));
         assert!(other.has_ended(ThreadId::new(0x3f_fffe)));

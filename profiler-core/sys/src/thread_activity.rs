@@ -5,18 +5,18 @@
 /// How much a thread has run so far. If two values of a thread are equal, it has not run in
 /// between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ThreadActivity {
+pub struct ThreadActivity {
     /// Its processor time in nanoseconds.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
     /// How long it was ready to run and did not, in nanoseconds; 0 if the system does not count it.
-    pub(crate) delay_ns: u64,
+    pub delay_ns: u64,
     /// How often it began to run.
-    pub(super) runs: u64,
+    pub(crate) runs: u64,
 }
 
 /// Parses processor time, time in the queue, and the number of runs. `None` if they are not
 /// counted.
-pub(super) fn parse_schedule(text: &str) -> Option<ThreadActivity> {
+pub(crate) fn parse_schedule(text: &str) -> Option<ThreadActivity> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse);
     let activity = ThreadActivity {
         cpu_ns: numbers.next()?.ok()?,

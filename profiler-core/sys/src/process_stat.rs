@@ -10,8 +10,9 @@ use std::path::Path;
 
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::ids::{ProcessId, ProcessStart};
-use profiler_sys::OwnDescriptor;
+use profiler_ids::{ProcessId, ProcessStart};
+
+use crate::OwnDescriptor;
 
 /// The fields of a `stat` file after the name.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl ProcessStat {
     /// Reads a `stat` file, such as that of a thread.
     pub fn read(path: &Path) -> Option<Self> {
         let mut stat = Vec::new();
-        profiler_sys::read_file(path, &mut stat).ok()?;
+        crate::read_file(path, &mut stat).ok()?;
         Self::parse(&stat)
     }
 
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn a_process_is_opened_only_with_its_start_time() {
         let own = ProcessId::new(std::process::id());
-        let start = crate::sys::own_process_start();
+        let start = ProcessStat::of(own).and_then(|stat| stat.start()).unwrap();
         assert!(start.get() > 0);
         assert!(open_process(own, start).is_ok());
         let missing = |pid, start| {
