@@ -94,7 +94,7 @@ pub fn has_passed_elsewhere<F>(_inside: F) -> bool {
         return false;
     }
     if let Err(error) = run(test) {
-        panic!("{error:?}");
+        panic!("{error:#}");
     }
     true
 }
