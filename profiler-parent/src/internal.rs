@@ -16,12 +16,6 @@ pub mod gather {
     pub use crate::gather::*;
 }
 
-pub mod generated_code {
-    //! See `generated_code` in the sources: names of code that a process generates at run time.
-
-    pub use crate::generated_code::*;
-}
-
 pub mod part_file {
     //! See `part_file` in the sources: files of parts.
 

@@ -8,12 +8,12 @@ use std::sync::{Arc, Weak};
 use ipc_protocol::message::Hello;
 use ipc_protocol::transport::listener::CancelHandle;
 use profiler_core::ids::{PoolId, ProcessId};
+use profiler_generated_code::ProcessFiles;
 use profiler_sys::OwnFile;
 
 use super::tracked_process::Handing;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::controller::ProcessFigures;
-use crate::generated_code::ProcessFiles;
 use crate::sys::{ProcessFacts, ProgramImage, facts_of};
 
 impl ProcessTable {

@@ -11,6 +11,7 @@ use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::internal::reader::groups::PoolGroups;
 use profiler_core::time::Timestamp;
+use profiler_generated_code::ProcessFiles;
 
 use super::Remains;
 use super::observed_time::ObservedTime;
@@ -18,7 +19,6 @@ use super::report::ProcessState;
 use crate::controller::ProcessFigures;
 use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::verdict::Why;
-use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
 use crate::sys::ProgramImage;
 

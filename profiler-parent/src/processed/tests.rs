@@ -17,6 +17,7 @@ use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
 use profiler_gecko::model::ProcessModel;
 use profiler_gecko::{ProcessRole, ProfileSpec};
+use profiler_generated_code::ProcessFiles;
 use profiler_json::JsonWriter;
 use profiler_sys::OwnFile;
 use serde_json::Value;
@@ -35,8 +36,6 @@ use super::{
     symbolicated, thread_cap,
 };
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-use crate::generated_code::ProcessFiles;
-
 mod series;
 
 const MARKER: u64 = 1 << 28;

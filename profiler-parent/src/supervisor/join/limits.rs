@@ -5,7 +5,7 @@
 //! used by the pools of dead processes, and the rest is the host's. No more processes are watched
 //! than may have joined and may be listed, whatever they do.
 
-use crate::sys::descriptor_limit;
+use profiler_sys::descriptor_limit;
 
 /// The descriptors of a process that has joined: its pool, its socket, and the one that reports its
 /// exit.

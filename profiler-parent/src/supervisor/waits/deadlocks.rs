@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use profiler_waits::{Blocker, ThreadKey, cycle, depended_on, program_threads, stuck_threads};
 
-use crate::generated_code::now;
+use crate::sys::now;
 
 /// The time for which a wait must have lasted.
 const STANDS: Duration = Duration::from_secs(2);

@@ -29,8 +29,8 @@ use profiler_core::session;
 use profiler_sys::{QuietThread, spawn_quiet};
 
 use super::events::SupervisorEvent;
-use crate::generated_code::now;
 use crate::process_table::ProcessTable;
+use crate::sys::now;
 pub(super) use names::{WaitNames, check_deadlocks};
 
 /// The number of questions that wait for the thread. Each process has one at most.
