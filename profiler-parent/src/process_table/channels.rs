@@ -199,9 +199,11 @@ impl ProcessTable {
 
     /// The number of a process that may get the names of other processes. `None` for a child of
     /// `Session::spawn_untrusted`.
-    pub(crate) fn pid_of_unconfined(&self, key: PoolId) -> Option<ProcessId> {
+    pub(crate) fn pid_that_may_learn_names(&self, key: PoolId) -> Option<ProcessId> {
         let all = self.lock();
-        let process = all.get(&key).filter(|process| !process.is_confined)?;
+        let process = all
+            .get(&key)
+            .filter(|process| !process.was_spawned_untrusted)?;
         Some(process.pid)
     }
 

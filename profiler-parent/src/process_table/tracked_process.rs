@@ -72,7 +72,7 @@ pub(crate) struct TrackedProcess {
     pub(super) is_trusted: bool,
     /// Whether it was spawned as a process that may have lost rights, and that learns nothing about
     /// other processes.
-    pub(super) is_confined: bool,
+    pub(super) was_spawned_untrusted: bool,
     /// The totals of its groups, once its pool is gone.
     pub(super) groups: Option<Arc<PoolGroups>>,
     /// The pool is a named file, for which the file system also counts metadata blocks.
@@ -144,7 +144,7 @@ impl TrackedProcess {
             files: None,
             may_be_fork: true,
             is_trusted: true,
-            is_confined: false,
+            was_spawned_untrusted: false,
             groups: None,
             in_file: false,
             parent: None,
@@ -234,7 +234,7 @@ impl TrackedProcess {
     /// With or without the host's trust.
     pub(crate) const fn with_trust(mut self, is_trusted: bool) -> Self {
         self.is_trusted = is_trusted;
-        self.is_confined = !is_trusted;
+        self.was_spawned_untrusted = !is_trusted;
         self
     }
 
