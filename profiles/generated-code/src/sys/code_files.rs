@@ -158,7 +158,7 @@ impl CodeDirectory {
             }
             found => found,
         };
-        Ok(FoundFile::of(found?))
+        Ok(FoundFile::new(found?))
     }
 }
 
