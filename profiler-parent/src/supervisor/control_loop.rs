@@ -288,7 +288,7 @@ impl ControlLoop {
     /// answer without names. So does every child on a system where the session cannot look up
     /// waits.
     fn look_up(&mut self, key: PoolId, waits: Vec<AskedWait>) {
-        match self.context.processes.pid_of_unconfined(key) {
+        match self.context.processes.pid_that_may_learn_names(key) {
             #[cfg(naming_waits)]
             Some(pid) => {
                 if !self.waits.ask(AskingProcess::Child(key, pid), waits) {
