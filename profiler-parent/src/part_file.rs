@@ -47,7 +47,7 @@ impl PartFile {
     ///
     /// # Errors
     /// [`PartFileError`].
-    pub fn create() -> Result<Self, PartFileError> {
+    pub(crate) fn create() -> Result<Self, PartFileError> {
         Self::create_in(&profiler_files::spill::directory())
     }
 
@@ -55,7 +55,7 @@ impl PartFile {
     ///
     /// # Errors
     /// [`PartFileError`].
-    pub fn create_in(directory: &Path) -> Result<Self, PartFileError> {
+    pub(crate) fn create_in(directory: &Path) -> Result<Self, PartFileError> {
         let made = if sys::INHERITS {
             tempfile::tempfile_in(directory).map(|file| Self {
                 file: file.into(),

@@ -241,12 +241,14 @@ impl<K: Clone + Ord> Gather<K> {
     }
 
     /// The children still waited for.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = &K> {
+    #[cfg(test)]
+    fn pending(&self) -> impl Iterator<Item = &K> {
         self.waiting().map(|(key, _)| key)
     }
 
     /// Whether no child is waited for any more, and [`Output::Finished`] was returned.
-    pub(crate) const fn is_finished(&self) -> bool {
+    #[cfg(test)]
+    const fn is_finished(&self) -> bool {
         self.finished
     }
 

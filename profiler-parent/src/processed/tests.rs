@@ -412,7 +412,7 @@ fn add_process(profile: &mut ProcessedProfile<'_>, forged: &Forged, pid: Process
     let file = Arc::clone(&forged.file);
     let role = ProcessRole { pid, ..role() };
     let none = EarlierEntries::default();
-    let added = profile.add(role, None, &none, Box::new(move || Ok(file)));
+    let added = profile.add(role, None, &none, Box::new(move || Ok(Arc::clone(&file))));
     assert!(matches!(added, Ok(Some(_))));
 }
 

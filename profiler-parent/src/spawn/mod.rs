@@ -61,19 +61,6 @@ pub(crate) struct ChildResources<'a> {
     pub(crate) server: &'a Endpoint,
 }
 
-/// Starts the child. It takes `command`, so no second process can be started with the same
-/// resources.
-///
-/// # Errors
-/// [`ChildStartError`]; no process runs then.
-pub(crate) fn spawn(
-    mut command: Command,
-    resources: &ChildResources<'_>,
-) -> Result<Child, ChildStartError> {
-    prepare(&mut command, resources)?;
-    start(command)
-}
-
 /// Lets `command` pass these resources to the child.
 ///
 /// # Errors
