@@ -291,7 +291,7 @@ fn embedders_receive_the_events_of_captures_and_recoveries() -> anyhow::Result<(
         profiler_parent::Format::Processed,
         profiler_parent::Format::Gecko,
     ] {
-        let recovery = profiler_parent::recover::PoolRecovery::of(&pools).format(format);
+        let recovery = profiler_parent::recover::PoolRecovery::new(&pools).format(format);
         let events = recovery.events();
         recovery.save(directory.path().join("recovered.json"))?;
         let is_reading = |event: CaptureEvent| matches!(event, CaptureEvent::Progress { .. });

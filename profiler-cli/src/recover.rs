@@ -47,7 +47,7 @@ pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
         WrittenAs::Gecko => Format::Gecko,
     };
     let output = OutputName::of_profile(options.output.as_deref(), "profile");
-    let recovery = PoolRecovery::of(&options.dir).format(format);
+    let recovery = PoolRecovery::new(&options.dir).format(format);
     let line = ProgressLine::new();
     end_without_leftovers(&line)?;
     let events = recovery.events();

@@ -79,33 +79,26 @@ pub mod observed {
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
-    pub use crate::sampler::observed::{LoadedFile, ObservedFiles, ObservedProcess, ObservedStack};
+    pub use system::*;
+
     #[cfg(all(
         target_os = "linux",
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
-    pub use crate::sampler::observed_clock::ObservedClock;
-    #[cfg(all(
-        target_os = "linux",
-        not(profiler_portable),
-        any(target_arch = "x86_64", target_arch = "aarch64")
-    ))]
-    pub use crate::sampler::observed_look::{AwaitedName, LookBudget, LookHelp, WaitingThread};
-    #[cfg(all(
-        target_os = "linux",
-        not(profiler_portable),
-        any(target_arch = "x86_64", target_arch = "aarch64")
-    ))]
-    pub use crate::sampler::observed_place::ObservedPlace;
-    #[cfg(all(
-        target_os = "linux",
-        not(profiler_portable),
-        any(target_arch = "x86_64", target_arch = "aarch64")
-    ))]
-    pub use crate::sampler::observed_waits::{
-        BegunSample, ObservedThreads, SampledThread, WantedSample,
-    };
+    mod system {
+        //! What only exists where the stacks of other processes can be unwound.
+
+        pub use crate::sampler::observed::{
+            LoadedFile, ObservedFiles, ObservedProcess, ObservedStack,
+        };
+        pub use crate::sampler::observed_clock::ObservedClock;
+        pub use crate::sampler::observed_look::{AwaitedName, LookBudget, LookHelp, WaitingThread};
+        pub use crate::sampler::observed_place::ObservedPlace;
+        pub use crate::sampler::observed_waits::{
+            BegunSample, ObservedThreads, SampledThread, WantedSample,
+        };
+    }
 }
 
 pub mod panic_note {

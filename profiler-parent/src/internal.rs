@@ -1,50 +1,32 @@
-//! Re-exports for the other crates of the workspace: the `profiler` command, tests and fuzz
+//! Re-exports for the other crates of the workspace: engines, the `profiler` command, tests and fuzz
 //! targets.
 //!
-//! Not for applications, and hidden in the documentation. Invariant: every item that applications
-//! need has a path outside this module.
+//! Not for applications, and hidden in the documentation. Each item is named, so that this file
+//! shows what the other crates use. Invariant: every item that applications need has a path outside
+//! this module.
 
 pub mod controller {
     //! See `controller` in the sources: the global controller.
 
-    pub use crate::controller::*;
+    pub use crate::controller::{
+        Command, Controller, DeadPoolMemory, Event, Policy, ProcessFigures, Refusal,
+    };
 }
 
 pub mod gather {
     //! See `gather` in the sources: the capture in the Gecko format.
 
-    pub use crate::gather::*;
-}
-
-pub mod generated_code {
-    //! See `generated_code` in the sources: names of code that a process generates at run time.
-
-    pub use crate::generated_code::*;
-}
-
-pub mod part_file {
-    //! See `part_file` in the sources: files of parts.
-
-    pub use crate::part_file::*;
-}
-
-pub mod processed {
-    //! See `processed` in the sources: the writer of the processed format.
-
-    pub use crate::processed::*;
-}
-
-pub mod spawn {
-    //! See `spawn` in the sources: the start of a child.
-
-    pub use crate::spawn::*;
+    pub use crate::gather::json_check;
 }
 
 pub mod pushers {
     //! What pushers need of a session.
 
     pub use crate::capture::series::{CaptureSeries, ProcessInSeries, SeriesContents};
-    pub use crate::push_sums::*;
+    pub use crate::push_sums::{
+        CaptureSum, DestinationNumbers, DestinationRow, DestinationSum, ListedPusher,
+        MAX_DESTINATIONS, PushNumbers, PushOutcomes, PushReading, PushSource, PushSums,
+    };
     pub use crate::session::EngineSources;
 }
 
@@ -53,10 +35,11 @@ pub mod session_metrics {
 
     pub use crate::groups::SHOWN_PROBES;
     pub use crate::process_table::session_sums::{
-        BoundedSums, GroupKey, GroupSum, MAX_GROUPS, MAX_NAMES, OTHER, ProcessEnd, ProcessName,
-        ProcessSum, SessionSums, ShownSums, Sum, SumKey,
+        GroupKey, GroupSum, MAX_GROUPS, MAX_NAMES, OTHER, ProcessEnd, ProcessName, ProcessSum,
+        SessionSums,
     };
     pub use crate::process_table::{PoolMemory, ProcessActivity};
-    pub use crate::push_sums::*;
-    pub use crate::session_metrics::*;
+    pub use crate::session_metrics::{
+        Budget, MetricsReader, MetricsReading, PresentProcesses, ProcessMetricsRow, ScrapeCost,
+    };
 }

@@ -20,7 +20,6 @@ pub mod capture_on;
 mod controller;
 mod env_session;
 mod gather;
-mod generated_code;
 pub mod groups;
 #[doc(hidden)]
 pub mod internal;

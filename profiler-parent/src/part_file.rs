@@ -35,7 +35,7 @@ pub struct PartFileError {
 
 /// A file that one child writes and the parent reads.
 #[derive(Debug)]
-pub struct PartFile {
+pub(crate) struct PartFile {
     file: OwnFile,
     /// The path, on systems where descriptors are not inherited. Dropping it removes the file.
     path: Option<TempPath>,
@@ -47,7 +47,7 @@ impl PartFile {
     ///
     /// # Errors
     /// [`PartFileError`].
-    pub fn create() -> Result<Self, PartFileError> {
+    pub(crate) fn create() -> Result<Self, PartFileError> {
         Self::create_in(&profiler_files::spill::directory())
     }
 
@@ -55,7 +55,7 @@ impl PartFile {
     ///
     /// # Errors
     /// [`PartFileError`].
-    pub fn create_in(directory: &Path) -> Result<Self, PartFileError> {
+    pub(crate) fn create_in(directory: &Path) -> Result<Self, PartFileError> {
         let made = if sys::INHERITS {
             tempfile::tempfile_in(directory).map(|file| Self {
                 file: file.into(),
@@ -77,7 +77,7 @@ impl PartFile {
     }
 
     /// The form in which the child gets the file.
-    pub fn child_file(&self) -> ChildFile<'_> {
+    pub(crate) fn child_file(&self) -> ChildFile<'_> {
         match &self.path {
             Some(path) => ChildFile::At(path),
             None => ChildFile::Open(self.file.unchecked()),
@@ -90,7 +90,7 @@ impl PartFile {
     /// # Errors
     /// `UnexpectedEof` if the file is shorter than `length` now: the parent does not wait for a
     /// child to write the bytes that it announced.
-    pub fn read(&self, length: u64) -> io::Result<PartFileReader<'_>> {
+    pub(crate) fn read(&self, length: u64) -> io::Result<PartFileReader<'_>> {
         let file = self.file.get()?;
         if file.metadata()?.len() < length {
             return Err(too_short());
@@ -106,7 +106,7 @@ impl PartFile {
     ///
     /// # Errors
     /// The error of the system.
-    pub fn clear(&self) -> io::Result<()> {
+    pub(crate) fn clear(&self) -> io::Result<()> {
         self.file.get()?.set_len(0)
     }
 }
@@ -120,7 +120,7 @@ fn too_short() -> io::Error {
 
 /// Reads a part of a profile from its part file.
 #[derive(Debug)]
-pub struct PartFileReader<'a> {
+pub(crate) struct PartFileReader<'a> {
     file: &'a File,
     at: u64,
     length: u64,
@@ -145,14 +145,14 @@ impl Read for PartFileReader<'_> {
 
 /// A reader that copies all bytes that it reads to a writer.
 #[derive(Debug)]
-pub struct Tee<R, W> {
+pub(crate) struct Tee<R, W> {
     from: R,
     copy: W,
 }
 
 impl<R: Read, W: Write> Tee<R, W> {
     /// Reads `from`, copying to `copy`.
-    pub const fn new(from: R, copy: W) -> Self {
+    pub(crate) const fn new(from: R, copy: W) -> Self {
         Self { from, copy }
     }
 }

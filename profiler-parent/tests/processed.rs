@@ -13,7 +13,7 @@ use profiler_core::sampler::{Frame, Sample, SampleWriter, define_label, define_m
 use profiler_core::session::Features;
 use profiler_core::time::Timestamp;
 use profiler_json::PROCESSED_VERSION;
-use profiler_parent::internal::processed::names::{CodeNames, InlineFrame, Symbols};
+use profiler_parent::capture::{CodeNames, InlineFrame, Symbols};
 use profiler_parent::{Capture, Session, marker};
 use serde_json::Value;
 use test_support::own_process;

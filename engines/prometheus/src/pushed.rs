@@ -4,9 +4,7 @@
 
 use super::exposition::{Exposition, MetricFamily, SampleLabels, SampleValue};
 use super::families;
-use profiler_parent::internal::session_metrics::{
-    CaptureSum, DestinationRow, PushOutcomes, PushReading,
-};
+use profiler_parent::internal::pushers::{CaptureSum, DestinationRow, PushOutcomes, PushReading};
 
 /// Writes the numbers of all pushers of a session.
 pub(crate) fn write_pushed(pushed: &PushReading, out: &mut Exposition) {

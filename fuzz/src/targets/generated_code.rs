@@ -4,7 +4,7 @@
 //! The first eight bytes of the input are an address to look up, in addition to the addresses of
 //! the seeds. The rest is the file, which both parsers read.
 
-use profiler_parent::internal::generated_code::{names_in_jitdump, names_in_perf_map};
+use profiler_generated_code::{names_in_jitdump, names_in_perf_map};
 
 /// The process that the seeds name.
 const PID: u32 = 7;

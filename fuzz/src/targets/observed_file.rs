@@ -19,7 +19,7 @@ use profiler_observed::layout::{
 };
 
 const INPUT_BYTES: usize = 11;
-const MOST_STEPS: usize = 400;
+const MAX_STEPS: usize = 400;
 
 struct Base {
     path: tempfile::TempPath,
@@ -144,7 +144,7 @@ pub(crate) fn check_input(data: &[u8]) {
     BASE.with_borrow_mut(|base| {
         base.restore();
         let mut file = ObservedFile::open(&base.path).expect("a valid file");
-        for step in data.chunks_exact(INPUT_BYTES).take(MOST_STEPS) {
+        for step in data.chunks_exact(INPUT_BYTES).take(MAX_STEPS) {
             let [how, low, high, word @ ..] = step else {
                 continue;
             };

@@ -154,17 +154,17 @@ impl ThreadStack {
 
 fn within_bounds(limit: u64) -> usize {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    limit.clamp(LEAST_USUAL_STACK, MOST_USUAL_STACK)
+    limit.clamp(MIN_USUAL_STACK, MAX_USUAL_STACK)
 }
 
 /// The size of stacks that was usual when the program began: the C library reads the limit then.
-static USUAL_STACK: AtomicUsize = AtomicUsize::new(LEAST_USUAL_STACK);
+static USUAL_STACK: AtomicUsize = AtomicUsize::new(MIN_USUAL_STACK);
 
 const RLIMIT_STACK: usize = 3;
 /// The C libraries choose at most this size if there is no limit.
-const LEAST_USUAL_STACK: usize = 8 << 20;
+const MIN_USUAL_STACK: usize = 8 << 20;
 /// Programs without a limit use far smaller stacks.
-const MOST_USUAL_STACK: usize = 1 << 30;
+const MAX_USUAL_STACK: usize = 1 << 30;
 
 /// Begins to sample the calling thread, which owns the row and has this stack.
 pub(crate) fn begin(row: usize, stack: ThreadStack) {

@@ -4,7 +4,7 @@
 //! in between. A short wait may end in between. If such a wait were left out, longer waits of the
 //! thread would get its time. The look therefore uses the stack of an earlier wait at the same
 //! place. Used by `observed_look`. Invariants: a thread has at most [`MOST`] stacks, of at most
-//! [`MOST_FRAMES`] frames each; a thread that has waited at one place only has none.
+//! [`MAX_FRAMES`] frames each; a thread that has waited at one place only has none.
 
 use super::wait_period::WaitPlace;
 use crate::entry::stack::Frame;
@@ -12,7 +12,7 @@ use crate::entry::stack::Frame;
 /// The most stacks of a thread.
 const MOST: usize = 4;
 /// The most frames of a stack that is kept.
-const MOST_FRAMES: usize = 128;
+const MAX_FRAMES: usize = 128;
 
 /// A stack that was copied and unwound.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl KnownStacks {
         frames: &[Frame],
         (is_cut, has_failed): (bool, bool),
     ) {
-        if frames.len() > MOST_FRAMES
+        if frames.len() > MAX_FRAMES
             || *self.first.get_or_insert(place) == place && self.all.is_empty()
         {
             return;
@@ -95,7 +95,7 @@ mod tests {
         known.note(place(1), &stack(10), (false, false));
         known.note(
             place(3),
-            &[Frame::Unknown(1); MOST_FRAMES + 1],
+            &[Frame::Unknown(1); MAX_FRAMES + 1],
             (false, false),
         );
         assert!(known.find(place(3)).is_none(), "too deep");

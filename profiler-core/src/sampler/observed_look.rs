@@ -78,12 +78,12 @@ struct FoundWait {
     is_cut: bool,
     /// Whether the wait ended before its stack was copied: it gets a stack that is known.
     has_ended: bool,
-    whom: Whom,
+    awaited: AwaitedProcess,
 }
 
-/// For whom a thread waits.
+/// The process that a thread waits for.
 #[derive(Clone, Copy, Debug)]
-struct Whom {
+struct AwaitedProcess {
     label: Option<Frame>,
     /// Whether this was looked up. Otherwise, the next look tries again.
     is_known: bool,
@@ -92,7 +92,7 @@ struct Whom {
     replaces: bool,
 }
 
-impl Whom {
+impl AwaitedProcess {
     const NO_PROCESS: Self = Self {
         label: None,
         is_known: true,
@@ -196,12 +196,12 @@ impl LookTaken {
         };
         self.alternates |= has_run;
         let known = thread.waits.context_at(place);
-        let mut whom = self.whom((process, other), (listed, place), known, help);
+        let mut awaited = self.awaited_process((process, other), (listed, place), known, help);
         let is_unnamed = known.is_some_and(|known| known.label.is_none());
-        whom.replaces = is_unnamed && !has_run && whom.label.is_some();
-        if known.is_some_and(|known| self.is_same(other, place, known, whom)) {
+        awaited.replaces = is_unnamed && !has_run && awaited.label.is_some();
+        if known.is_some_and(|known| self.is_same(other, place, known, awaited)) {
             thread.waits.waits_again(Timestamp::now(), now());
-            if !whom.is_known {
+            if !awaited.is_known {
                 thread.waits.look_again();
             }
             return;
@@ -212,25 +212,25 @@ impl LookTaken {
         }
         budget.stacks -= 1;
         match place {
-            WaitPlace::Known(wait) => self.copy(other, (tid, listed), thread, (wait, whom)),
+            WaitPlace::Known(wait) => self.copy(other, (tid, listed), thread, (wait, awaited)),
             WaitPlace::Unknown => {
                 self.is_refused = true;
-                self.found((tid, place), Timestamp::now(), (0..0, false), whom);
+                self.found((tid, place), Timestamp::now(), (0..0, false), awaited);
             }
         }
     }
 
-    /// For whom a thread waits. If it cannot be looked up now, it is the same as in the recorded
+    /// The process that a thread waits for. If it cannot be looked up now, it is the same as in the recorded
     /// wait at this place.
-    fn whom(
+    fn awaited_process(
         &mut self,
         (process, other): (&mut ObservedProcess, &OtherProcess),
         (listed, place): (ThreadId, WaitPlace),
         known: Option<WaitContext>,
         help: &mut dyn LookHelp,
-    ) -> Whom {
+    ) -> AwaitedProcess {
         let WaitPlace::Known(wait) = place else {
-            return Whom::NO_PROCESS;
+            return AwaitedProcess::NO_PROCESS;
         };
         let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
         let waiting = WaitingThread {
@@ -243,12 +243,12 @@ impl LookTaken {
         let found = help.for_whom(&waiting);
         self.looking_up += reader_time().saturating_sub(began);
         match found {
-            AwaitedName::Known(name) => Whom {
+            AwaitedName::Known(name) => AwaitedProcess {
                 label: process.wait_label(&name),
-                ..Whom::NO_PROCESS
+                ..AwaitedProcess::NO_PROCESS
             },
-            AwaitedName::None => Whom::NO_PROCESS,
-            AwaitedName::NotLookedUp => Whom {
+            AwaitedName::None => AwaitedProcess::NO_PROCESS,
+            AwaitedName::NotLookedUp => AwaitedProcess {
                 label: known.and_then(|known| known.label),
                 is_known: false,
                 replaces: false,
@@ -263,12 +263,12 @@ impl LookTaken {
         other: &OtherProcess,
         place: WaitPlace,
         known: WaitContext,
-        whom: Whom,
+        awaited: AwaitedProcess,
     ) -> bool {
         let WaitPlace::Known(wait) = place else {
             return true;
         };
-        if known.label != whom.label {
+        if known.label != awaited.label {
             return false;
         }
         let mut room = [0; callers::MAX_WORDS];
@@ -288,7 +288,7 @@ impl LookTaken {
         other: &OtherProcess,
         (tid, listed): (ThreadId, ThreadId),
         thread: &ObservedThread,
-        (wait, whom): (Wait, Whom),
+        (wait, awaited): (Wait, AwaitedProcess),
     ) {
         let at = Timestamp::now();
         let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
@@ -307,7 +307,7 @@ impl LookTaken {
                 (tid, WaitPlace::Known(wait)),
                 at,
                 (start..end, is_cut),
-                whom,
+                awaited,
             );
         } else if thread.stacks.find(WaitPlace::Known(wait)).is_some() {
             self.waits.push(FoundWait {
@@ -317,7 +317,7 @@ impl LookTaken {
                 words: start..start,
                 is_cut: false,
                 has_ended: true,
-                whom,
+                awaited,
             });
         }
     }
@@ -327,7 +327,7 @@ impl LookTaken {
         (tid, place): (ThreadId, WaitPlace),
         at: Timestamp,
         (words, is_cut): (Range<usize>, bool),
-        whom: Whom,
+        awaited: AwaitedProcess,
     ) {
         self.waits.push(FoundWait {
             tid,
@@ -336,7 +336,7 @@ impl LookTaken {
             words,
             is_cut,
             has_ended: false,
-            whom,
+            awaited,
         });
     }
 
@@ -362,7 +362,7 @@ impl LookTaken {
                 continue; // it has run again
             };
             let unsampled = times.time_of(thread.unrecorded_ns());
-            if found.whom.replaces {
+            if found.awaited.replaces {
                 thread.waits.replace();
             } else {
                 thread.waits.ends_halfway_to(found.at, unsampled);
@@ -379,9 +379,9 @@ impl LookTaken {
             let callers = self.record_wait((files, process), (found, thread), sample, help);
             if let Some(callers) = callers {
                 thread.waits.begin(found.place, found.at, now(), time);
-                let label = found.whom.label;
+                let label = found.awaited.label;
                 thread.waits.set_context(WaitContext { callers, label });
-                if !found.whom.is_known {
+                if !found.awaited.is_known {
                     thread.waits.look_again();
                 }
             }
@@ -397,7 +397,7 @@ impl LookTaken {
         sample: (Timestamp, u64, SampleSpan),
         help: &mut dyn LookHelp,
     ) -> Option<Callers> {
-        let label = found.whom.label;
+        let label = found.awaited.label;
         if found.has_ended {
             let known = thread.stacks.find(found.place)?;
             let ends = (known.is_cut, known.has_failed);

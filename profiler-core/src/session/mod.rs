@@ -34,7 +34,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::ids::{ByteLimit, PoolId, ProcessKey, ThreadId};
+use crate::ids::{ByteLimit, PoolId, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::Maintenance;
 use crate::manager::rows::NewThread;
@@ -114,7 +114,6 @@ struct Runtime {
     manager: Option<Arc<ChunkManager>>,
     /// Whether the pool was supplied by a parent. It then stays for the life of the process.
     attached: bool,
-    key: Option<ProcessKey>,
     epoch: u64,
     sampling_paused: bool,
     running: Option<Running>,
@@ -317,12 +316,6 @@ pub fn current_params() -> Option<SessionParams> {
     })
 }
 
-/// Identity of this process and its pool, once it has one.
-#[doc(hidden)]
-pub fn own_key() -> Option<ProcessKey> {
-    with_runtime(|runtime| runtime.key)
-}
-
 impl Runtime {
     fn check_open(&self) -> Result<(), StartError> {
         if session_state::is_closed() {
@@ -424,7 +417,6 @@ impl Runtime {
         let manager = Arc::new(ChunkManager::new(pool));
         use_pool_tag(manager.tag());
         self.attached = attached;
-        self.key = Some(header.key());
         self.manager = Some(Arc::clone(&manager));
         Ok((manager, header))
     }
@@ -460,7 +452,6 @@ impl Runtime {
         if !self.attached {
             // Threads with a recorder for this pool keep it mapped until they record again or end.
             self.manager = None;
-            self.key = None;
         }
     }
 

@@ -24,7 +24,7 @@ pub struct FoundFile(OwnedFd);
 
 impl FoundFile {
     /// The file of this descriptor, which was opened with `O_PATH`.
-    pub const fn of(descriptor: OwnedFd) -> Self {
+    pub const fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
 

@@ -84,7 +84,9 @@ pub use file_identity::FileIdentity;
 pub use file_stamp::FileStamp;
 pub use foreign_file::ForeignFile;
 pub use found_file::{FoundFile, open_regular};
-pub use imp::{current_thread_number, path_of, read_at, vdso_image, wake_precisely};
+pub use imp::{
+    current_thread_number, descriptor_limit, path_of, read_at, vdso_image, wake_precisely,
+};
 pub use maps::{Mapping, Maps};
 pub use own_threads::{own_thread_count, own_thread_numbers};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]

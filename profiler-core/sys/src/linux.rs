@@ -13,6 +13,13 @@ use std::path::PathBuf;
 
 use crate::file_identity::FileIdentity;
 
+/// Limit on the descriptors of this process.
+pub fn descriptor_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
 /// Gives the calling thread a name, which the system cuts at 15 bytes.
 pub(crate) fn name_current_thread(name: &CStr) {
     let _ = rustix::thread::set_name(name); // a sandbox may refuse it

@@ -10,6 +10,11 @@ use std::path::PathBuf;
 
 use crate::file_identity::FileIdentity;
 
+/// A number of open files that this process may have on every system.
+pub const fn descriptor_limit() -> u64 {
+    256
+}
+
 /// Gives the calling thread a name where the system has a call for it.
 pub(crate) fn name_current_thread(name: &CStr) {
     #[cfg(target_os = "linux")]

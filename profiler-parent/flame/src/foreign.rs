@@ -56,7 +56,7 @@ pub struct ForeignSamples {
 
 impl ForeignSamples {
     /// Begins to follow a pool, which may contain any bytes.
-    pub fn of(pool: File) -> Self {
+    pub fn new(pool: File) -> Self {
         let store = FlameStore::new();
         store.keep_recent(true);
         Self {

@@ -74,7 +74,7 @@ fn l2_the_newest_samples_of_a_large_pool_are_read_first_and_all_of_them_once() {
     session::start(params, StartOptions::default()).unwrap();
     let older = record_samples(0x1000, HALF);
     let newer = record_samples(0x2000, HALF);
-    let samples = ForeignSamples::of(session::pool_file().unwrap());
+    let samples = ForeignSamples::new(session::pool_file().unwrap());
     samples.advance();
     let (answer, names) = read_so_far(&samples);
     assert_eq!(

@@ -43,14 +43,18 @@ impl DeadlockListener {
         dispose(before);
     }
 
-    /// Returns the deadlocks from index `told` on, and sets `told` to the index of the next one.
+    /// Returns the deadlocks from index `next` on, and sets `next` to the index after the last one.
     /// Returns none before the first listener is set.
-    pub(super) fn untold(&self, processes: &ProcessTable, told: &mut usize) -> Vec<Deadlock> {
+    pub(super) fn new_deadlocks(
+        &self,
+        processes: &ProcessTable,
+        next: &mut usize,
+    ) -> Vec<Deadlock> {
         if self.lock().number == 0 {
             return Vec::new();
         }
-        let found = processes.deadlocks_from(*told);
-        *told += found.len();
+        let found = processes.deadlocks_from(*next);
+        *next += found.len();
         found
     }
 
@@ -102,15 +106,15 @@ mod tests {
     fn a_listener_may_replace_itself() {
         let listener = Arc::new(DeadlockListener::default());
         let own = Arc::clone(&listener);
-        let (sender, told) = channel();
+        let (sender, reported) = channel();
         listener.set(Box::new(move |_| {
             let sender = sender.clone();
             own.set(Box::new(move |_| sender.send(()).unwrap()));
         }));
         assert!(listener.tell(&deadlock()));
-        assert!(told.try_recv().is_err());
+        assert!(reported.try_recv().is_err());
         assert!(listener.tell(&deadlock()));
-        assert!(told.try_recv().is_ok(), "the new one");
+        assert!(reported.try_recv().is_ok(), "the new one");
     }
 
     #[test]

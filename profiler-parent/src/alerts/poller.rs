@@ -55,7 +55,7 @@ impl StopSignals {
 pub(super) enum Finding {
     /// Groups that were too slow.
     Alerts(Vec<Alert>),
-    /// Deadlocks that were not told yet.
+    /// Deadlocks that were not reported yet.
     Deadlocks(Vec<Deadlock>),
 }
 
@@ -111,7 +111,7 @@ impl Poller {
         let mut interval = SHORTEST_INTERVAL;
         // The latest snapshot, kept so that the live page can use it.
         let mut latest = None;
-        let mut told = 0;
+        let mut next_deadlock = 0;
         while panics < MAX_PANICS {
             let begun = self.now();
             let before = latest.take();
@@ -119,7 +119,7 @@ impl Poller {
                 let snapshot = self.snapshot(interval, before);
                 self.process(&snapshot, rules, &mut machine);
                 latest = Some(snapshot);
-                self.pass_on_deadlocks(&mut told);
+                self.pass_on_deadlocks(&mut next_deadlock);
             });
             panics += u32::from(!ended_well);
             // A snapshot that another caller took does not show the cost of a poll.
@@ -138,18 +138,18 @@ impl Poller {
         }
     }
 
-    /// Sends the deadlocks from index `told` on to the dispatcher. If its queue is full, the next
+    /// Sends the deadlocks from index `next` on to the dispatcher. If its queue is full, the next
     /// poll sends them.
-    fn pass_on_deadlocks(&self, told: &mut usize) {
-        let before = *told;
-        let deadlocks = self.deadlocks.untold(&self.processes, told);
+    fn pass_on_deadlocks(&self, next: &mut usize) {
+        let before = *next;
+        let deadlocks = self.deadlocks.new_deadlocks(&self.processes, next);
         let is_sent = deadlocks.is_empty()
             || self
                 .dispatch
                 .try_send(Finding::Deadlocks(deadlocks))
                 .is_ok();
         if !is_sent {
-            *told = before;
+            *next = before;
         }
     }
 

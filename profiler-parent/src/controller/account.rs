@@ -267,7 +267,7 @@ impl Account {
     pub(super) fn die(&mut self, pool: DeadPoolMemory) {
         self.life = Life::Dead;
         self.unreleased = pool.unreleased_bytes.min(pool.true_bytes);
-        self.listed = Rows::of(pool.chunks);
+        self.listed = Rows::new(pool.chunks);
         self.coming = 0;
         self.found(pool.true_bytes);
     }

@@ -18,7 +18,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Makes rows from chunks in any order.
-    pub(super) fn of(mut chunks: Vec<ReleasedChunk>) -> Self {
+    pub(super) fn new(mut chunks: Vec<ReleasedChunk>) -> Self {
         chunks.sort_by_key(|chunk| chunk.done);
         let bytes = chunks
             .iter()
@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn rows(list: &[(u64, u64)]) -> Rows {
-        Rows::of(
+        Rows::new(
             list.iter()
                 .map(|(done, bytes)| chunk(*done, *bytes))
                 .collect(),

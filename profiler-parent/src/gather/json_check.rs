@@ -18,7 +18,7 @@ use std::io::{self, Read};
 use self::scan::{Found, Scan};
 
 /// Deepest nesting that is accepted; the outer object is level 1.
-pub const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Why a child's bytes cannot go into a profile.
 #[derive(Debug, thiserror::Error)]

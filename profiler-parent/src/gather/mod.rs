@@ -6,5 +6,5 @@
 pub mod json_check;
 pub(crate) mod panic_evidence;
 pub(crate) mod panic_text;
-pub mod state;
-pub mod verdict;
+pub(crate) mod state;
+pub(crate) mod verdict;

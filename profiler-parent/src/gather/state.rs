@@ -28,26 +28,26 @@ use ipc_protocol::message::{GatherOutcome, Proportion};
 use super::verdict::Why;
 
 /// How long the report of a child's death is waited for after the child's channel has closed.
-pub const DEATH_NEWS: Millis = Millis::new(250);
+pub(crate) const DEATH_NEWS: Millis = Millis::new(250);
 
 /// A point on the driver's clock, or a duration, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Millis(u64);
+pub(crate) struct Millis(u64);
 
 impl Millis {
     /// Wraps the bare number.
-    pub const fn new(value: u64) -> Self {
+    pub(crate) const fn new(value: u64) -> Self {
         Self(value)
     }
 
     /// The bare number.
-    pub const fn get(self) -> u64 {
+    pub(crate) const fn get(self) -> u64 {
         self.0
     }
 
     /// The point `span` after `self`.
     #[must_use]
-    pub const fn after(self, span: Self) -> Self {
+    pub(crate) const fn after(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
@@ -66,13 +66,13 @@ impl From<Millis> for Duration {
 
 /// The time limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub(crate) struct Patience {
     /// Time between a progress answer and the next request.
-    pub ask_every: Millis,
+    pub(crate) ask_every: Millis,
     /// Longest time without progress of a child.
-    pub progress_timeout: Millis,
+    pub(crate) progress_timeout: Millis,
     /// Longest time of the whole capture.
-    pub deadline: Millis,
+    pub(crate) deadline: Millis,
 }
 
 impl Default for Patience {
@@ -87,7 +87,7 @@ impl Default for Patience {
 
 /// An input of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input<K> {
+pub(crate) enum Input<K> {
     /// A child reports its progress.
     Progress {
         /// The child.
@@ -131,7 +131,7 @@ pub enum Input<K> {
 
 /// A command for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output<K> {
+pub(crate) enum Output<K> {
     /// Ask the child for its progress.
     RequestProgress(K),
     /// Check the child's part file and take it. If it is invalid: [`Input::Rejected`].
@@ -149,7 +149,7 @@ pub enum Output<K> {
 
 /// The waits of one capture.
 #[derive(Clone, Debug)]
-pub struct Gather<K> {
+pub(crate) struct Gather<K> {
     patience: Patience,
     started: Millis,
     now: Millis,
@@ -184,7 +184,11 @@ struct Waiting {
 impl<K: Clone + Ord> Gather<K> {
     /// Begins to wait for `children`, which were asked for their parts at `now`. Feed it
     /// [`Input::Tick`] at once: if there are no children, the machine finishes then.
-    pub fn new(now: Millis, patience: Patience, children: impl IntoIterator<Item = K>) -> Self {
+    pub(crate) fn new(
+        now: Millis,
+        patience: Patience,
+        children: impl IntoIterator<Item = K>,
+    ) -> Self {
         let waiting = Waiting {
             best: Proportion::ZERO,
             location: String::new(),
@@ -208,7 +212,7 @@ impl<K: Clone + Ord> Gather<K> {
 
     /// Processes an input at `now`, and returns the commands. If the clock goes back, the latest
     /// time counts.
-    pub fn step(&mut self, now: Millis, input: Input<K>) -> Vec<Output<K>> {
+    pub(crate) fn step(&mut self, now: Millis, input: Input<K>) -> Vec<Output<K>> {
         self.now = self.now.max(now);
         let mut outputs: Vec<_> = self.take_in(input).into_iter().collect();
         self.judge_time(&mut outputs);
@@ -220,7 +224,7 @@ impl<K: Clone + Ord> Gather<K> {
     }
 
     /// When to call [`Self::step`] at the latest; `None` once finished.
-    pub fn next_wakeup(&self) -> Option<Millis> {
+    pub(crate) fn next_wakeup(&self) -> Option<Millis> {
         let of_child = |child: &Waiting| match (&child.hung_up, child.outstanding) {
             (Some((at, _)), _) => child.gives_up(&self.patience).min(at.after(DEATH_NEWS)),
             (None, true) => child.gives_up(&self.patience),
@@ -237,12 +241,14 @@ impl<K: Clone + Ord> Gather<K> {
     }
 
     /// The children still waited for.
-    pub fn pending(&self) -> impl Iterator<Item = &K> {
+    #[cfg(test)]
+    fn pending(&self) -> impl Iterator<Item = &K> {
         self.waiting().map(|(key, _)| key)
     }
 
     /// Whether no child is waited for any more, and [`Output::Finished`] was returned.
-    pub const fn is_finished(&self) -> bool {
+    #[cfg(test)]
+    const fn is_finished(&self) -> bool {
         self.finished
     }
 

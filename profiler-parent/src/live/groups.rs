@@ -258,7 +258,7 @@ pub(super) fn wants_lately(query: &Query) -> bool {
 impl<'a> Table<'a> {
     /// Builds the table of these groups of a snapshot, with their totals over `interval`
     /// nanoseconds.
-    pub(super) fn of(
+    pub(super) fn new(
         snapshot: &'a GroupsSnapshot,
         interval_ns: i64,
         merged: &'a [MergedGroup],

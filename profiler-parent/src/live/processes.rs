@@ -269,7 +269,7 @@ pub(super) struct ProcessListing<'a> {
 }
 
 impl<'a> ProcessListing<'a> {
-    pub(super) fn of(all: &'a [LiveProcessRow], query: &'a Query) -> Self {
+    pub(super) fn new(all: &'a [LiveProcessRow], query: &'a Query) -> Self {
         let sort = query.get("psort").unwrap_or("order");
         let mut rows: Vec<&LiveProcessRow> = all.iter().collect();
         match sort {
@@ -347,12 +347,12 @@ mod tests {
             ("psort=memory&porder=asc", ["a", "b", "c"]),
         ] {
             let query = Query::parse(query);
-            let table = ProcessListing::of(&all, &query);
+            let table = ProcessListing::new(&all, &query);
             let names: Vec<&str> = table.rows.iter().map(|row| row.name.as_str()).collect();
             assert_eq!(names, expected, "{query:?}");
         }
         let query = Query::parse("psort=memory&ptop=1");
-        let table = ProcessListing::of(&all, &query);
+        let table = ProcessListing::new(&all, &query);
         assert_eq!(
             (table.rows.len(), table.total, table.rows[0].name.as_str()),
             (1, 3, "c")

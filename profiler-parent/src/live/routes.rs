@@ -210,7 +210,7 @@ impl Routes {
             "live.json" => self.everything(query),
             "session.json" => json(&self.snapshots.latest().session),
             "groups.json" => self.snapshots.latest().groups(query, |table| json(table)),
-            "processes.json" => json(&ProcessListing::of(
+            "processes.json" => json(&ProcessListing::new(
                 &self.snapshots.latest().processes,
                 query,
             )),
@@ -244,7 +244,7 @@ impl Routes {
             json(&Everything {
                 session: &snapshot.session,
                 groups,
-                processes: ProcessListing::of(&snapshot.processes, query),
+                processes: ProcessListing::new(&snapshot.processes, query),
                 counters: &snapshot.counters,
                 alerts,
                 profiles,

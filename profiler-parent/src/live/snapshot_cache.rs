@@ -82,12 +82,12 @@ impl LiveSnapshot {
                 .lately
                 .get_or_init(|| self.timed(|| merged_since(&self.groups, &self.before)));
             let interval = self.groups.at_ns.saturating_sub(self.before.at_ns);
-            return then(&Table::of(&self.groups, interval, merged, query));
+            return then(&Table::new(&self.groups, interval, merged, query));
         }
         let merged = self
             .merged
             .get_or_init(|| self.timed(|| self.groups.merged()));
-        then(&Table::of(&self.groups, self.groups.at_ns, merged, query))
+        then(&Table::new(&self.groups, self.groups.at_ns, merged, query))
     }
 
     /// Makes a table, and adds the time it takes to the cost of the snapshot.

@@ -8,12 +8,12 @@ use std::sync::{Arc, Weak};
 use ipc_protocol::message::Hello;
 use ipc_protocol::transport::listener::CancelHandle;
 use profiler_core::ids::{PoolId, ProcessId};
+use profiler_generated_code::ProcessFiles;
 use profiler_sys::OwnFile;
 
 use super::tracked_process::Handing;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::controller::ProcessFigures;
-use crate::generated_code::ProcessFiles;
 use crate::sys::{ProcessFacts, ProgramImage, facts_of};
 
 impl ProcessTable {
@@ -199,9 +199,11 @@ impl ProcessTable {
 
     /// The number of a process that may get the names of other processes. `None` for a child of
     /// `Session::spawn_untrusted`.
-    pub(crate) fn pid_of_unconfined(&self, key: PoolId) -> Option<ProcessId> {
+    pub(crate) fn pid_that_may_learn_names(&self, key: PoolId) -> Option<ProcessId> {
         let all = self.lock();
-        let process = all.get(&key).filter(|process| !process.is_confined)?;
+        let process = all
+            .get(&key)
+            .filter(|process| !process.was_spawned_untrusted)?;
         Some(process.pid)
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::internal::reader::groups::PoolGroups;
 use profiler_core::time::Timestamp;
+use profiler_generated_code::ProcessFiles;
 use profiler_sys::OwnFile;
 
 #[cfg(feature = "live")]
@@ -18,7 +19,6 @@ use super::ProcessReport;
 use super::observed_time::ObservedTime;
 use super::{ProcessState, ProcessTable, Remains, TrackedProcess};
 use crate::gather::verdict::Why;
-use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
 
 /// What a capture needs of a process.

@@ -11,6 +11,7 @@ use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::internal::reader::groups::PoolGroups;
 use profiler_core::time::Timestamp;
+use profiler_generated_code::ProcessFiles;
 
 use super::Remains;
 use super::observed_time::ObservedTime;
@@ -18,7 +19,6 @@ use super::report::ProcessState;
 use crate::controller::ProcessFigures;
 use crate::gather::panic_evidence::PanicEvidence;
 use crate::gather::verdict::Why;
-use crate::generated_code::ProcessFiles;
 use crate::part_file::PartFile;
 use crate::sys::ProgramImage;
 
@@ -72,7 +72,7 @@ pub(crate) struct TrackedProcess {
     pub(super) is_trusted: bool,
     /// Whether it was spawned as a process that may have lost rights, and that learns nothing about
     /// other processes.
-    pub(super) is_confined: bool,
+    pub(super) was_spawned_untrusted: bool,
     /// The totals of its groups, once its pool is gone.
     pub(super) groups: Option<Arc<PoolGroups>>,
     /// The pool is a named file, for which the file system also counts metadata blocks.
@@ -144,7 +144,7 @@ impl TrackedProcess {
             files: None,
             may_be_fork: true,
             is_trusted: true,
-            is_confined: false,
+            was_spawned_untrusted: false,
             groups: None,
             in_file: false,
             parent: None,
@@ -234,7 +234,7 @@ impl TrackedProcess {
     /// With or without the host's trust.
     pub(crate) const fn with_trust(mut self, is_trusted: bool) -> Self {
         self.is_trusted = is_trusted;
-        self.is_confined = !is_trusted;
+        self.was_spawned_untrusted = !is_trusted;
         self
     }
 

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use profiler_core::internal::reader::Definitions;
+use profiler_generated_code::{GeneratedCode, LookUp, LookUpLimits, RuntimeName};
 
 use super::frames::MemberNumber;
 use super::quota::Quota;
-use crate::generated_code::{GeneratedCode, LookUp, LookUpLimits, RuntimeName, now};
+use crate::sys::now;
 
 /// Limit on the bytes read for all processes.
 const MAX_BYTES: u64 = 2 << 30;

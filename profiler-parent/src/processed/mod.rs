@@ -35,7 +35,7 @@ mod late;
 mod libs;
 mod markers;
 mod meta;
-pub mod names;
+pub(crate) mod names;
 mod overhead;
 mod process;
 mod profile;

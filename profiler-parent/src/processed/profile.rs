@@ -10,6 +10,7 @@ use profiler_core::internal::reader::PoolReader;
 use profiler_core::time::{SessionClock, TimeConverter, Timestamp, UnixNs};
 use profiler_gecko::model::{MetaSection, ProcessModel, SlowRunMarker};
 use profiler_gecko::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_generated_code::{GeneratedCode, ProcessFiles, unix_now};
 use profiler_json::JsonWriter;
 use profiler_sys::OwnFile;
 
@@ -27,8 +28,6 @@ use super::tick_detail::{TickDetail, WallSeconds};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
-use crate::generated_code::{GeneratedCode, ProcessFiles};
-use crate::sys;
 
 /// Opens a pool. Called once per pass, so that not all pools are open at the same time.
 pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<OwnFile>> + 'a>;
@@ -208,7 +207,7 @@ impl<'a> ProcessedProfile<'a> {
         let ended = self.members.last().and_then(|member| member.ended);
         let ended = ended.map(|ended| {
             let age = self.since(ended);
-            UnixNs(sys::unix_now().0.saturating_sub(age))
+            UnixNs(unix_now().0.saturating_sub(age))
         });
         if let Some(member) = self.members.last_mut() {
             member.generated = Some(GeneratedCode {

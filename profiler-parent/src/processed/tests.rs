@@ -17,6 +17,7 @@ use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
 use profiler_gecko::model::ProcessModel;
 use profiler_gecko::{ProcessRole, ProfileSpec};
+use profiler_generated_code::ProcessFiles;
 use profiler_json::JsonWriter;
 use profiler_sys::OwnFile;
 use serde_json::Value;
@@ -35,8 +36,6 @@ use super::{
     symbolicated, thread_cap,
 };
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-use crate::generated_code::ProcessFiles;
-
 mod series;
 
 const MARKER: u64 = 1 << 28;
@@ -362,14 +361,7 @@ fn generated_code_has_the_names_of_its_own_process_only() {
     let spec = forged[0].spec();
     let mut profile = ProcessedProfile::new(forged[0].clock, &spec, 2);
     for (forged, pid) in forged.iter().zip(pids) {
-        let role = ProcessRole { pid, ..role() };
-        let added = profile.add(
-            role,
-            None,
-            &EarlierEntries::default(),
-            Box::new(|| Ok(Arc::clone(&forged.file))),
-        );
-        assert!(matches!(added, Ok(Some(_))));
+        add_process(&mut profile, forged, pid);
         profile.name_generated_code(None, ProcessFiles::note(pid, true), true);
     }
     let mut out = Vec::new();
@@ -403,14 +395,7 @@ fn an_offset_in_an_unknown_module_is_not_the_address_of_generated_code() {
     let forged = Forged::new().threads([100], MAIN_THREAD).chunk(&samples);
     let spec = forged.spec();
     let mut profile = ProcessedProfile::new(forged.clock, &spec, 1);
-    let role = ProcessRole { pid, ..role() };
-    let added = profile.add(
-        role,
-        None,
-        &EarlierEntries::default(),
-        Box::new(|| Ok(Arc::clone(&forged.file))),
-    );
-    assert!(matches!(added, Ok(Some(_))));
+    add_process(&mut profile, &forged, pid);
     profile.name_generated_code(None, None, true);
     let mut out = Vec::new();
     let written = profile.write(&mut SourceOfNothing, &[], |_, _, _| {}, &mut out);
@@ -420,6 +405,15 @@ fn an_offset_in_an_unknown_module_is_not_the_address_of_generated_code() {
     let strings = profile["shared"]["stringArray"].as_array().unwrap();
     let has = |text: &str| strings.iter().any(|one| one == text);
     assert!(has("f") && has("0x1003"), "{strings:?}");
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+fn add_process(profile: &mut ProcessedProfile<'_>, forged: &Forged, pid: ProcessId) {
+    let file = Arc::clone(&forged.file);
+    let role = ProcessRole { pid, ..role() };
+    let none = EarlierEntries::default();
+    let added = profile.add(role, None, &none, Box::new(move || Ok(Arc::clone(&file))));
+    assert!(matches!(added, Ok(Some(_))));
 }
 
 /// Has no names for files, and allows those of generated code.

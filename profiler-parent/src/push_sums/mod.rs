@@ -12,9 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use numbers::{
-    CaptureSum, DestinationName, DestinationRow, DestinationSum, PushOutcomes, PushReading,
-};
+use numbers::DestinationName;
+pub use numbers::{CaptureSum, DestinationRow, DestinationSum, PushOutcomes, PushReading};
 
 use crate::process_table::session_sums::{BoundedSums, Sum};
 

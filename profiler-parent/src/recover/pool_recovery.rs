@@ -18,7 +18,7 @@ use crate::capture::{self, CaptureEvent, CaptureEvents, Format};
 /// # fn main() -> Result<(), profiler_parent::recover::RecoverError> {
 /// use profiler_parent::recover::PoolRecovery;
 ///
-/// let recovery = PoolRecovery::of("/var/lib/app/pools");
+/// let recovery = PoolRecovery::new("/var/lib/app/pools");
 /// let events = recovery.events();
 /// std::thread::Builder::new().spawn(move || events.for_each(|event| println!("{event:?}")));
 /// recovery.save("profile.json.gz")?;
@@ -35,7 +35,7 @@ pub struct PoolRecovery {
 
 impl PoolRecovery {
     /// A recovery of the session in `directory`, or of the only session directory in it.
-    pub fn of(directory: impl Into<PathBuf>) -> Self {
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
             format: Format::default(),
@@ -76,7 +76,7 @@ impl PoolRecovery {
 /// # Errors
 /// As [`PoolRecovery::save`].
 pub fn recover(directory: &Path, target: &Path, format: Format) -> Result<Recovery, RecoverError> {
-    PoolRecovery::of(directory).format(format).save(target)
+    PoolRecovery::new(directory).format(format).save(target)
 }
 
 /// Sends the event of a process that is about to be read.

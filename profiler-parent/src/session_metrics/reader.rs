@@ -114,7 +114,7 @@ impl MetricsSources {
         let converter = self.groups.time().converter();
         let timeout = u64::try_from(TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let counts = self.processes.present_counts(converter.ticks_in(timeout));
-        let pools = ReadPools::of(&snapshot, counts);
+        let pools = ReadPools::new(&snapshot, counts);
         // The processes are listed after their pools were read. What was read of a pool that is
         // closed meanwhile is not used, because its last numbers are in the sums, or will be.
         let reading = self
@@ -142,7 +142,7 @@ pub(super) struct ReadPools<'a> {
 }
 
 impl<'a> ReadPools<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         snapshot: &'a GroupsSnapshot,
         counts: impl IntoIterator<Item = (PoolId, PresentCounts)>,
     ) -> Self {

@@ -33,7 +33,7 @@ fn read(
     snapshot: &GroupsSnapshot,
     counts: &[(PoolId, PresentCounts)],
 ) -> MetricsReading {
-    let pools = ReadPools::of(snapshot, counts.iter().copied());
+    let pools = ReadPools::new(snapshot, counts.iter().copied());
     table.observe(|observed, sums| pools.add_up(&observed, sums))
 }
 

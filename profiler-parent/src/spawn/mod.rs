@@ -5,7 +5,7 @@
 //! child, so a process that another thread starts at the same time does not get them. [`watch`]
 //! reports when the child ends.
 
-pub mod watch;
+pub(crate) mod watch;
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ use crate::sys;
 /// The reason why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ChildStartError {
+pub(crate) enum ChildStartError {
     /// A file could not be prepared for the child.
     #[error("cannot pass the {what} to the child: {source}")]
     HandOver {
@@ -41,7 +41,7 @@ pub enum ChildStartError {
 
 /// A file for the child.
 #[derive(Clone, Copy, Debug)]
-pub enum ChildFile<'a> {
+pub(crate) enum ChildFile<'a> {
     /// Inherited. Linux only.
     Open(&'a File),
     /// Opened by the child, under this path.
@@ -50,28 +50,15 @@ pub enum ChildFile<'a> {
 
 /// The resources of a child.
 #[derive(Clone, Debug)]
-pub struct ChildResources<'a> {
+pub(crate) struct ChildResources<'a> {
     /// The memory to record into.
-    pub pool: ChildFile<'a>,
+    pub(crate) pool: ChildFile<'a>,
     /// The file to write profiles to; an untrusted child gets none.
-    pub part_file: Option<ChildFile<'a>>,
+    pub(crate) part_file: Option<ChildFile<'a>>,
     /// The token that authenticates it.
-    pub token: Token,
+    pub(crate) token: Token,
     /// The address where the parent listens for the child.
-    pub server: &'a Endpoint,
-}
-
-/// Starts the child. It takes `command`, so no second process can be started with the same
-/// resources.
-///
-/// # Errors
-/// [`ChildStartError`]; no process runs then.
-pub fn spawn(
-    mut command: Command,
-    resources: &ChildResources<'_>,
-) -> Result<Child, ChildStartError> {
-    prepare(&mut command, resources)?;
-    start(command)
+    pub(crate) server: &'a Endpoint,
 }
 
 /// Lets `command` pass these resources to the child.
@@ -79,7 +66,7 @@ pub fn spawn(
 /// # Errors
 /// [`ChildStartError::HandOver`]. The command can be started without resources then, once
 /// [`ipc_protocol::environment::VARIABLE`] is removed from it.
-pub fn prepare(
+pub(crate) fn prepare(
     command: &mut Command,
     resources: &ChildResources<'_>,
 ) -> Result<(), ChildStartError> {
@@ -111,7 +98,7 @@ pub fn prepare(
 ///
 /// # Errors
 /// [`ChildStartError::Start`]; no process runs then.
-pub fn start(mut command: Command) -> Result<Child, ChildStartError> {
+pub(crate) fn start(mut command: Command) -> Result<Child, ChildStartError> {
     command.spawn().map_err(|source| ChildStartError::Start {
         program: command.get_program().into(),
         source,

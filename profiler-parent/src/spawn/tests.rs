@@ -14,8 +14,9 @@ fn server(name: &str) -> Endpoint {
     Endpoint::Named(name.into())
 }
 
-fn output(command: Command, resources: &ChildResources<'_>) -> String {
-    let mut child = spawn(command, resources).unwrap();
+fn output(mut command: Command, resources: &ChildResources<'_>) -> String {
+    prepare(&mut command, resources).unwrap();
+    let mut child = start(command).unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut text).unwrap();
     assert!(child.wait().unwrap().success());
@@ -57,14 +58,7 @@ fn the_environment_names_the_resources_of_the_child() {
 
 #[test]
 fn the_error_names_the_missing_program() {
-    let nowhere = Path::new("/nowhere");
-    let resources = ChildResources {
-        pool: ChildFile::At(nowhere),
-        part_file: None,
-        token: token(),
-        server: &server("s"),
-    };
-    let error = spawn(Command::new("/no/such/program"), &resources).unwrap_err();
+    let error = start(Command::new("/no/such/program")).unwrap_err();
     assert!(matches!(error, ChildStartError::Start { .. }));
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }

@@ -41,17 +41,17 @@ pub(crate) const KILL: i32 = 9;
 /// A child that could not be watched, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch process {}: {error}", child.id())]
-pub struct WatchError {
+pub(crate) struct WatchError {
     /// The child, returned to the caller.
-    pub child: Child,
+    pub(crate) child: Child,
     /// The reason.
     #[source]
-    pub error: io::Error,
+    pub(crate) error: io::Error,
 }
 
 /// Watches children, each under a key that the caller chooses.
 #[derive(Debug)]
-pub struct ExitWatcher<K: Ord> {
+pub(crate) struct ExitWatcher<K: Ord> {
     shared: Arc<WatcherState<K>>,
     thread: Mutex<Option<QuietThread<()>>>,
 }
@@ -91,7 +91,9 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     ///
     /// # Errors
     /// When the system refuses a thread or descriptor.
-    pub fn start(on_exit: impl FnMut(K, Option<ExitStatus>) + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(
+        on_exit: impl FnMut(K, Option<ExitStatus>) + Send + 'static,
+    ) -> io::Result<Self> {
         let state = Mutex::new(WatchedChildren {
             children: BTreeMap::new(),
             stopped: false,
@@ -112,7 +114,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     ///
     /// # Errors
     /// `AlreadyExists` for a key that is being watched, `BrokenPipe` after [`Self::stop`].
-    pub fn watch(&self, key: K, child: Child) -> Result<(), WatchError> {
+    pub(crate) fn watch(&self, key: K, child: Child) -> Result<(), WatchError> {
         let mut state = self.shared.lock();
         if let Some(kind) = state.refusal(&key) {
             return Err(WatchError {
@@ -183,7 +185,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     ///
     /// # Errors
     /// The system's error.
-    pub fn kill(&self, key: &K) -> io::Result<bool> {
+    pub(crate) fn kill(&self, key: &K) -> io::Result<bool> {
         match self.shared.lock().children.get_mut(key) {
             None => Ok(false),
             Some(watched) => watched.signal(KILL).map(|()| true),
@@ -194,7 +196,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     ///
     /// # Errors
     /// The system's error.
-    pub fn signal(&self, key: &K, signal: i32) -> io::Result<bool> {
+    pub(crate) fn signal(&self, key: &K, signal: i32) -> io::Result<bool> {
         match self.shared.lock().children.get_mut(key) {
             None => Ok(false),
             Some(watched) => watched.signal(signal).map(|()| true),
@@ -204,12 +206,12 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// Stops watching and ends the thread. If the callback makes this call, the thread ends after
     /// the callback. Running children remain here, to be killed or signalled, until
     /// [`Self::take_children`].
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.end();
     }
 
     /// Takes the children that have not ended and are no longer watched.
-    pub fn take_children(&self) -> Vec<(K, Child)> {
+    pub(crate) fn take_children(&self) -> Vec<(K, Child)> {
         let children = std::mem::take(&mut self.shared.lock().children);
         let children = children
             .into_iter()

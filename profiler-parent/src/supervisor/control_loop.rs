@@ -18,6 +18,7 @@ use profiler_core::internal::sys;
 use profiler_core::internal::waits::{AskedWait, NamedWait};
 use profiler_core::session;
 use profiler_core::time::Timestamp;
+use profiler_generated_code::ProcessFiles;
 
 use super::events::{CaptureRequest, SupervisorEvent};
 use super::link::{Control, Link, Worth};
@@ -26,7 +27,6 @@ use super::waits::{AskingProcess, WaitService};
 use super::{NOT_WAITED, SupervisorContext, SupervisorHandle, local_process};
 use crate::controller::{Command, Controller, Event, Policy, Refusal};
 use crate::gather::state::Input;
-use crate::generated_code::ProcessFiles;
 use crate::spawn::watch::ExitWatcher;
 use crate::sys::facts_of;
 
@@ -288,7 +288,7 @@ impl ControlLoop {
     /// answer without names. So does every child on a system where the session cannot look up
     /// waits.
     fn look_up(&mut self, key: PoolId, waits: Vec<AskedWait>) {
-        match self.context.processes.pid_of_unconfined(key) {
+        match self.context.processes.pid_that_may_learn_names(key) {
             #[cfg(naming_waits)]
             Some(pid) => {
                 if !self.waits.ask(AskingProcess::Child(key, pid), waits) {

@@ -115,7 +115,7 @@ impl ControlLoop {
 
 /// The largest number of pools of dead processes that are kept: a quarter of all descriptors.
 fn most_dead_pools() -> usize {
-    usize::try_from(crate::sys::descriptor_limit() / 4)
+    usize::try_from(profiler_sys::descriptor_limit() / 4)
         .unwrap_or(usize::MAX)
         .max(16)
 }

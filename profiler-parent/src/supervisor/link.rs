@@ -19,7 +19,7 @@ use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::SessionParams;
 
-use crate::generated_code::now;
+use crate::sys::now;
 
 /// Limit on the unrequested answers of a child, which are ignored; one more closes its channel. A
 /// correct child sends none.

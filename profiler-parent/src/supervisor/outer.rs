@@ -18,7 +18,7 @@ use ipc_protocol::transport::joining::{self, JoinError};
 use profiler_core::ids::{ProcessId, ProcessStart};
 use profiler_core::internal::sys;
 
-use crate::sys::facts_of;
+use crate::sys::{facts_of, now};
 
 /// How long a caller waits for the outer session. Usually it does not wait, because it needs no
 /// answer.
@@ -94,11 +94,6 @@ impl OuterSession {
             session: process.session,
         }
     }
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }
 
 impl<'a> Recorded<'a> {

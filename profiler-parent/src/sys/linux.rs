@@ -23,13 +23,6 @@ use super::{Reaped, Woken};
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = true;
 
-/// Limit on the descriptors of this process.
-pub(crate) fn descriptor_limit() -> u64 {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile)
-        .current
-        .unwrap_or(u64::MAX)
-}
-
 /// Whether a child is ending: its files may be closed already, but its exit status is not available
 /// yet, or was taken a moment ago. A child of which only the main thread has ended is not ending.
 /// The threads of a process end one by one, and those of the profiler have files of their own, so

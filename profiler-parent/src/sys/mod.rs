@@ -1,9 +1,9 @@
 //! Functions of the operating system, with one interface for all systems.
 //!
-//! Used by [`crate::spawn`], and by all code that opens or reads files of others. `linux`,
-//! `code_files`, `other_process` and `whereabouts` are complete; `portable` is the basis for all
-//! other systems, and is compiled and tested on Linux with `--cfg profiler_portable`. Both sides
-//! export the same names. `chosen_signal` is for all systems.
+//! Used by [`crate::spawn`], and by all code that opens or reads files of others. `linux`
+//! and `other_process` are complete; `portable` is the basis for all other systems, and is compiled
+//! and tested on Linux with `--cfg profiler_portable`. Both sides export the same names.
+//! `chosen_signal` is for all systems.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -17,15 +17,7 @@ pub(crate) mod chosen_signal;
 mod signal_bell;
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
-mod code_files;
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod other_process;
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
-mod whereabouts;
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
-pub(crate) use code_files::*;
-#[cfg(all(target_os = "linux", not(profiler_portable)))]
-pub(crate) use whereabouts::*;
 
 pub(crate) use imp::*;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -33,10 +25,15 @@ pub(crate) use other_process::{facts_of, is_running, maps_file, name_of};
 pub(crate) use signal_bell::SignalBell;
 pub use signal_bell::SignalTaken;
 
-use std::path::PathBuf;
+use std::time::Instant;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::time::UnixNs;
+
+/// The system's time, for limits and deadlines.
+#[allow(clippy::disallowed_methods)] // compared with itself only
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
 
 /// Sends a signal to a child that has no handle. Its exit status must not have been taken, because
 /// the system may reuse the process id afterwards.
@@ -68,91 +65,6 @@ pub(crate) struct Usage {
     pub(crate) cpu_ns: u64,
     /// Resident memory, including shared memory.
     pub(crate) resident_bytes: u64,
-}
-
-/// The number of a process in its own pid namespace. Other processes may know it by another number.
-#[cfg_attr(profiler_portable, allow(dead_code))] // never known there
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NamespacePid(u32);
-
-impl NamespacePid {
-    /// Wraps the bare number.
-    #[cfg_attr(profiler_portable, allow(dead_code))]
-    pub(crate) const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// The bare number.
-    pub(crate) const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-/// The number of a user.
-#[cfg_attr(profiler_portable, allow(dead_code))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UserId(u32);
-
-impl UserId {
-    /// Wraps the bare number.
-    #[cfg_attr(profiler_portable, allow(dead_code))]
-    pub(crate) const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// The bare number.
-    #[cfg(test)]
-    pub(crate) const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-/// What must be known of a process to find the files that it writes.
-#[cfg_attr(profiler_portable, allow(dead_code))]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whereabouts {
-    /// Its number in its own pid namespace, which is part of the names of its files.
-    pub(crate) own_pid: NamespacePid,
-    /// Its effective user, to whom its files belong.
-    pub(crate) user: UserId,
-    /// When it started.
-    pub(crate) start: ProcessStart,
-    /// Whether a path leads to the same file in that process and in this one.
-    pub(crate) shares_paths: bool,
-    /// Its working directory, if the two share paths.
-    pub(crate) directory: Option<PathBuf>,
-}
-
-/// What the system says about a file.
-#[cfg_attr(profiler_portable, allow(dead_code))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileFacts {
-    /// Whether it is a regular file: no link, no directory, no device.
-    pub(crate) is_regular: bool,
-    /// Its owner.
-    pub(crate) owner: UserId,
-    /// Who may write to it.
-    pub(crate) writers: FileWriters,
-    /// How many names it has.
-    pub(crate) links: u32,
-    /// Its size.
-    pub(crate) bytes: u64,
-    /// When it was last written to.
-    pub(crate) changed: UnixNs,
-    /// When it was created, if the file system knows.
-    pub(crate) born: Option<UnixNs>,
-}
-
-/// Who may write to a file.
-#[cfg_attr(profiler_portable, allow(dead_code))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileWriters {
-    /// Its owner alone.
-    Owner,
-    /// Also a group that is not the owner's own.
-    Group,
-    /// Every user.
-    All,
 }
 
 /// What the system says about a process that need not be a child of this one.

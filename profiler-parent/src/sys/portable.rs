@@ -3,24 +3,17 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ProcessStart};
-use profiler_core::time::UnixNs;
-use profiler_sys::{FoundFile, OwnDescriptor};
+use profiler_sys::OwnDescriptor;
 
-use super::{FileFacts, ProcessFacts, Reaped, Whereabouts, Woken};
+use super::{ProcessFacts, Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = false;
-
-/// A number of open files that this process may have on every system.
-pub(crate) const fn descriptor_limit() -> u64 {
-    256
-}
 
 /// Not known on this system: an exiting process counts as running.
 pub(crate) const fn is_ending(_: u32) -> bool {
@@ -146,70 +139,4 @@ pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
 /// Not known on this system.
 pub(crate) fn usage(_: profiler_core::ids::ProcessId) -> Option<super::Usage> {
     None
-}
-
-/// Not known on this system.
-pub(crate) const fn whereabouts(_: ProcessId) -> Option<Whereabouts> {
-    None
-}
-
-/// Needed only for a process whose whereabouts are known.
-pub(crate) const fn unix_now() -> UnixNs {
-    UnixNs(0)
-}
-
-/// Needed only for a process whose whereabouts are known.
-pub(crate) const fn unix_start(_: ProcessStart) -> UnixNs {
-    UnixNs(0)
-}
-
-/// A value that cannot exist.
-#[derive(Debug)]
-enum Never {}
-
-/// Never created on this system.
-#[derive(Debug)]
-#[allow(dead_code)]
-pub(crate) struct CodeDirectory(Never);
-
-/// There are no such directories on this system.
-pub(crate) fn temporary_directory_of(_: ProcessId) -> io::Result<CodeDirectory> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// There are no such directories on this system.
-pub(crate) fn directory_of_mapped(_: ProcessId, _: &str) -> io::Result<Option<CodeDirectory>> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// There are no such directories on this system.
-pub(crate) fn own_temporary_directory() -> io::Result<CodeDirectory> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// There are no such directories on this system.
-pub(crate) fn directory_at(_: &Path) -> io::Result<CodeDirectory> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Needed only for files in a [`CodeDirectory`], of which there are none.
-pub(crate) fn facts_of_file(_: &FoundFile) -> io::Result<FileFacts> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-impl CodeDirectory {
-    /// Never called.
-    pub(crate) fn path_to(&self, _: &str) -> PathBuf {
-        match self.0 {}
-    }
-
-    /// Never called.
-    pub(crate) fn is_same(&self, _: &Self) -> bool {
-        match self.0 {}
-    }
-
-    /// Never called.
-    pub(crate) fn find(&self, _: &str, _: bool) -> io::Result<FoundFile> {
-        match self.0 {}
-    }
 }

@@ -274,7 +274,7 @@ mod tests {
 
     /// Slices from times in milliseconds and processor times in nanoseconds, all in one function.
     fn slices(time: TimeKind, times: &[f64], cpu: &[f64], paused: &[(i64, i64)]) -> Vec<Slice> {
-        let samples = Table::of([
+        let samples = Table::new([
             vec![0.0; times.len()],
             times.to_vec(),
             vec![],
@@ -284,7 +284,7 @@ mod tests {
         let mut thread = RawThread::default();
         thread.samples = samples;
         let nodes = vec![Some(NodeId(0)); times.len()];
-        let pauses = Pauses::of(paused.to_vec());
+        let pauses = Pauses::new(paused.to_vec());
         let cut = Cut {
             time,
             divides: time == TimeKind::Cpu,
@@ -388,7 +388,7 @@ mod tests {
             vec![0.0, 300.0],
         ];
         let [stacks, times, deltas, cpu] = columns;
-        thread.samples = Table::of([stacks, times, deltas, cpu, vec![0.0, 4.0]]);
+        thread.samples = Table::new([stacks, times, deltas, cpu, vec![0.0, 4.0]]);
         let cut = Cut {
             time: TimeKind::Wall,
             divides: false,
@@ -407,7 +407,7 @@ mod tests {
         let mut thread = RawThread::default();
         let times = vec![1.0, 10.0, 20.0];
         let weights = vec![1.0, 5.0, 14.0];
-        thread.samples = Table::of([vec![0.0; 3], times, vec![], vec![0.0; 3], weights]);
+        thread.samples = Table::new([vec![0.0; 3], times, vec![], vec![0.0; 3], weights]);
         let cut = Cut {
             time: TimeKind::Wall,
             divides: false,
@@ -426,7 +426,7 @@ mod tests {
     fn the_processor_time_of_a_first_sample_counts_if_its_start_is_known() {
         let mut thread = RawThread::default();
         let cpu = vec![30e6, 1e6];
-        thread.samples = Table::of([vec![0.0; 2], vec![50.0, 51.0], vec![], cpu, vec![]]);
+        thread.samples = Table::new([vec![0.0; 2], vec![50.0, 51.0], vec![], cpu, vec![]]);
         let nodes = [Some(NodeId(0)); 2];
         for (knows_first_cpu, first, cpu) in [
             (true, (30_000, false), 30_000_000),

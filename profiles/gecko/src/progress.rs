@@ -21,7 +21,7 @@ impl Proportion {
     pub const ONE: Self = Self(1 << 31);
 
     /// `part / whole`; [`Self::ONE`] if `part` is not below `whole`.
-    pub fn of(part: u64, whole: u64) -> Self {
+    pub fn new(part: u64, whole: u64) -> Self {
         if part >= whole {
             return Self::ONE;
         }
@@ -31,16 +31,7 @@ impl Proportion {
 
     /// This number of hundredths.
     pub fn percent(hundredths: u32) -> Self {
-        Self::of(u64::from(hundredths), 100)
-    }
-
-    /// From the fixed-point number; larger numbers become [`Self::ONE`].
-    pub const fn from_bits(bits: u32) -> Self {
-        if bits > Self::ONE.0 {
-            Self::ONE
-        } else {
-            Self(bits)
-        }
+        Self::new(u64::from(hundredths), 100)
     }
 
     /// The fixed-point number, for the wire.
@@ -127,7 +118,7 @@ impl ProgressLogger<'_> {
     pub fn step(&mut self, index: usize, count: usize) -> ProgressLogger<'_> {
         let boundary = |steps: usize| {
             let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-            Proportion::of(wide(steps), wide(count))
+            Proportion::new(wide(steps), wide(count))
         };
         let part = self.part(boundary(index), boundary(index.saturating_add(1)));
         part.cell.advance(part.from, None);
@@ -205,9 +196,9 @@ mod tests {
 
     #[test]
     fn proportions_beyond_the_whole_are_the_whole() {
-        assert_eq!(Proportion::from_bits(u32::MAX), Proportion::ONE);
-        assert_eq!(Proportion::of(5, 4), Proportion::ONE);
-        assert_eq!(Proportion::of(0, 0), Proportion::ONE);
+        assert!(Proportion::new(u64::MAX - 1, u64::MAX) < Proportion::ONE);
+        assert_eq!(Proportion::new(5, 4), Proportion::ONE);
+        assert_eq!(Proportion::new(0, 0), Proportion::ONE);
         assert_eq!(Proportion::percent(25).as_f64(), 0.25);
     }
 
@@ -225,14 +216,14 @@ mod tests {
                     last = shown.proportion;
                     if last < Proportion::ONE {
                         let index: u64 = shown.location.parse().unwrap();
-                        assert_eq!(last, Proportion::of(index, 8));
+                        assert_eq!(last, Proportion::new(index, 8));
                     }
                 }
             });
             let mut all = cell.logger();
             (0_u64..8)
                 .zip(names)
-                .for_each(|(index, name)| all.set(Proportion::of(index, 8), name));
+                .for_each(|(index, name)| all.set(Proportion::new(index, 8), name));
             drop(all);
             watch.join().unwrap();
         });

@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn a_leaf_and_a_caller_at_one_address_are_two_places() {
-        let stacks = Table::of([vec![f64::NAN, 0.0, 7.0], vec![0.0, 0.0, 1.0]]);
-        let frames = Table::of([vec![0.0, 1.0], vec![f64::NAN, 12.0]]);
+        let stacks = Table::new([vec![f64::NAN, 0.0, 7.0], vec![0.0, 0.0, 1.0]]);
+        let frames = Table::new([vec![0.0, 1.0], vec![f64::NAN, 12.0]]);
         let strings = vec!["0x1010".to_owned(), "label".to_owned()];
         let thread = RawThread {
             stacks,

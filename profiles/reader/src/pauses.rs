@@ -32,11 +32,11 @@ impl Pauses {
         let part = survey.parts.get(thread.part.0);
         let of_process = part.into_iter().flat_map(|part| &part.paused);
         let all = thread.raw.paused.iter().chain(of_process);
-        Self::of(all.filter_map(|range| range.ns()).collect())
+        Self::new(all.filter_map(|range| range.ns()).collect())
     }
 
     /// Merges ranges of nanoseconds, in any order.
-    pub fn of(mut all: Vec<(i64, i64)>) -> Self {
+    pub fn new(mut all: Vec<(i64, i64)>) -> Self {
         all.sort_unstable();
         let mut ranges: Vec<(i64, i64)> = Vec::with_capacity(all.len());
         for (start, end) in all.into_iter().filter(|(start, end)| start < end) {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn repeated_and_overlapping_pauses_are_merged() {
-        let pauses = Pauses::of(vec![
+        let pauses = Pauses::new(vec![
             (5, 9),
             (20, 30),
             (1, 6),

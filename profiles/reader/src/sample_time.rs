@@ -91,10 +91,10 @@ mod tests {
     fn walls(times: &[f64], weights: &[f64], unit: WeightType) -> Vec<i64> {
         let mut thread = RawThread::default();
         let stacks = vec![0.0; times.len()];
-        thread.samples = Table::of([stacks, times.to_vec(), vec![], vec![], weights.to_vec()]);
+        thread.samples = Table::new([stacks, times.to_vec(), vec![], vec![], weights.to_vec()]);
         thread.samples.1 = unit;
         let meta: Meta = serde_json::from_str(r#"{"interval":2}"#).unwrap();
-        let pauses = Pauses::of(vec![(20 * MS, 50 * MS)]);
+        let pauses = Pauses::new(vec![(20 * MS, 50 * MS)]);
         let walls = thread.wall_times_ns(&meta, &pauses);
         walls.into_iter().map(|ns| ns / MS).collect()
     }
@@ -116,7 +116,7 @@ mod tests {
         let walls = [5, 6, 7, 8];
         let mut busy = |cpu: [f64; 4], meta: &str| {
             let times = vec![0.0; 4];
-            thread.samples = Table::of([stacks.clone(), times, vec![], cpu.to_vec(), vec![]]);
+            thread.samples = Table::new([stacks.clone(), times, vec![], cpu.to_vec(), vec![]]);
             let meta = format!(r#"{{"sampleUnits":{{"threadCPUDelta":"ns"}}{meta}}}"#);
             thread.busy_times_ns(&serde_json::from_str(&meta).unwrap(), &walls)
         };

@@ -38,13 +38,13 @@ pub enum WeightType {
 
 impl<const N: usize> Default for Table<N> {
     fn default() -> Self {
-        Self::of(std::array::from_fn(|_| Vec::new()))
+        Self::new(std::array::from_fn(|_| Vec::new()))
     }
 }
 
 impl<const N: usize> Table<N> {
     /// A table of these columns.
-    pub const fn of(columns: [Vec<f64>; N]) -> Self {
+    pub const fn new(columns: [Vec<f64>; N]) -> Self {
         Self(columns, WeightType::Samples)
     }
 

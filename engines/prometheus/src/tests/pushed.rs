@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use super::metrics;
 use super::parsed::{Series, parse};
 use crate::TextFormat;
-use profiler_parent::internal::session_metrics::MetricsReading;
-use profiler_parent::internal::session_metrics::OTHER;
-use profiler_parent::internal::session_metrics::{
+use profiler_parent::internal::pushers::{
     CaptureSum, DestinationNumbers, DestinationSum, ListedPusher, MAX_DESTINATIONS, PushNumbers,
     PushOutcomes, PushSource, PushSums,
 };
+use profiler_parent::internal::session_metrics::MetricsReading;
+use profiler_parent::internal::session_metrics::OTHER;
 
 /// A pusher that counts what a test says.
 #[derive(Debug, Default)]

@@ -238,16 +238,6 @@ impl Asker {
     }
 }
 
-/// Whether the process of this descriptor has ended.
-pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
-    let mut polled = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    rustix::event::poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
-}
-
 /// The process that has connected to an accepted socket, and a descriptor of it if the kernel
 /// provides one.
 pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<(Peer, Option<OwnedFd>)> {

@@ -15,7 +15,7 @@ use profiler_core::ids::{ProcessId, UserId};
 
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 pub(crate) use imp::open_process;
-pub(crate) use imp::{Asker, SessionSocket, has_ended, own_user, peer_of};
+pub(crate) use imp::{Asker, SessionSocket, own_user, peer_of};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(crate) use profiler_core::internal::sys::open_process;
 

@@ -76,11 +76,6 @@ impl Asker {
 }
 
 /// Never called.
-pub(crate) fn has_ended(_: BorrowedFd<'_>) -> bool {
-    false
-}
-
-/// Never called.
 pub(crate) fn peer_of(_: BorrowedFd<'_>) -> io::Result<(Peer, Option<OwnedFd>)> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -18,7 +18,7 @@ use crate::environment::Token;
 use crate::limits::{MAX_JOIN_FRAME_BYTES, MAX_REFUSAL_BYTES, clip};
 use crate::message::{JoinAnswer, JoinRefusal, Opening};
 use crate::sys::ReceiveMode;
-use crate::sys::joining::{Peer, SessionSocket, has_ended, open_process, own_user, peer_of};
+use crate::sys::joining::{Peer, SessionSocket, open_process, own_user, peer_of};
 use crate::sys::packets::{Closer, Packet, PacketSocket};
 
 /// The listening socket of a session, in a directory of mode 0700. Dropping it removes both.
@@ -177,27 +177,8 @@ impl Joiner {
     pub fn take_process(&mut self, start: ProcessStart) -> io::Result<OwnDescriptor<OwnedFd>> {
         match self.process.take() {
             Some(process) => Ok(process),
-            None => self.open_process(start),
+            None => open_process(self.pid().ok_or(io::ErrorKind::NotFound)?, start),
         }
-    }
-
-    /// Finds the descriptor that [`Self::take_process`] returns. Before, [`Self::has_ended`] may
-    /// not know anything.
-    pub fn find_process(&mut self, start: ProcessStart) {
-        if self.process.is_none() {
-            self.process = self.open_process(start).ok();
-        }
-    }
-
-    fn open_process(&self, start: ProcessStart) -> io::Result<OwnDescriptor<OwnedFd>> {
-        open_process(self.pid().ok_or(io::ErrorKind::NotFound)?, start)
-    }
-
-    /// Whether the process is known to have ended. Its connection may be open nevertheless: a
-    /// forked process has it, too.
-    pub fn has_ended(&self) -> bool {
-        let process = self.process.as_ref().and_then(|process| process.get().ok());
-        process.is_some_and(|process| has_ended(process.as_fd()))
     }
 
     /// The channel on which the process will send its `Hello`.

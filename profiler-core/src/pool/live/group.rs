@@ -194,7 +194,13 @@ impl GroupCell {
 
     /// Resets the cell to zero when a new session begins.
     pub(crate) fn reset(&self) {
-        let single = [
+        self.words()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// All words except the definition, in the order of the pool.
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        let first = [
             &self.begun,
             &self.ended,
             &self.ticks,
@@ -206,14 +212,10 @@ impl GroupCell {
             &self.discarded,
             &self.moved,
             &self.nested,
-            &self.longest,
         ];
-        let all = single
-            .into_iter()
-            .chain(&self.durations)
-            .chain(&self.peaks)
-            .chain(&self.histogram);
-        all.for_each(|word| word.store(0, Ordering::Relaxed));
+        let lists = self.durations.iter().chain(&self.peaks);
+        let lists = lists.chain(&self.histogram);
+        first.into_iter().chain(lists).chain([&self.longest])
     }
 
     /// Publishes the cell under its definition.
@@ -272,26 +274,7 @@ pub(crate) mod model {
         /// The words in the layout of a file.
         #[cfg(not(loom))]
         pub(crate) fn bytes(&self) -> Vec<u8> {
-            let single = [
-                &self.definition,
-                &self.begun,
-                &self.ended,
-                &self.ticks,
-                &self.runs,
-                &self.wall,
-                &self.measured,
-                &self.cpu,
-                &self.blocking,
-                &self.discarded,
-                &self.moved,
-                &self.nested,
-            ];
-            let all = single
-                .into_iter()
-                .chain(&self.durations)
-                .chain(&self.peaks)
-                .chain(&self.histogram);
-            let all = all.chain([&self.longest]);
+            let all = std::iter::once(&self.definition).chain(self.words());
             all.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
                 .collect()
         }

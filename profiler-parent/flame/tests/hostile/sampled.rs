@@ -34,7 +34,7 @@ const MAX_NODES: usize = 4000;
 /// Reads a pool that changes. Returns the number of samples that were read.
 pub(crate) fn check(pool: &Recorded, input: &[u8]) -> u64 {
     let file = copy(&pool.bytes);
-    let samples = ForeignSamples::of(file.try_clone().expect("a handle"));
+    let samples = ForeignSamples::new(file.try_clone().expect("a handle"));
     let mut changes = input.chunks_exact(12).take(MAX_CHANGES).peekable();
     let mut due = 0;
     for round in 0..ROUNDS {

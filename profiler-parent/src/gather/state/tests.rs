@@ -29,7 +29,7 @@ fn gather(children: &[u32]) -> Gather<u32> {
 fn progress(child: u32, percent: u64, location: &str) -> Input<u32> {
     Input::Progress {
         child,
-        proportion: Proportion::from_ratio(percent, 100),
+        proportion: Proportion::from_raw(((percent << 31) / 100) as u32),
         location: location.into(),
     }
 }

@@ -79,7 +79,7 @@ fn snapshot_of(processes: Vec<ProcessGroups>) -> GroupsSnapshot {
 /// The table as it is sent to the page.
 fn table(snapshot: &GroupsSnapshot, query: &str) -> Value {
     let merged = snapshot.merged();
-    serde_json::to_value(Table::of(
+    serde_json::to_value(Table::new(
         snapshot,
         snapshot.at_ns,
         &merged,
@@ -234,7 +234,7 @@ fn l1_recent_totals_are_the_increase() {
     let merged = merged_since(&now, &earlier);
     assert_eq!(merged, now.since(&earlier).merged());
     let query = Query::parse("window=10s&sort=ticks");
-    let table = serde_json::to_value(Table::of(&now, 10_000, &merged, &query)).unwrap();
+    let table = serde_json::to_value(Table::new(&now, 10_000, &merged, &query)).unwrap();
     assert_eq!(
         (table["interval_ns"].as_u64(), table["window"].as_str()),
         (Some(10_000), Some("10s"))

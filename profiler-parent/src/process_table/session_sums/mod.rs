@@ -15,7 +15,7 @@ mod process_sum;
 use profiler_core::ids::PoolId;
 use profiler_core::session::EntryCounts;
 
-pub use bounded::{BoundedSums, ShownSums, Sum, SumKey};
+pub(crate) use bounded::{BoundedSums, Sum, SumKey};
 pub(super) use deferred::{DeferredSums, LastNumbers};
 pub(crate) use group_sum::sums_in_pool;
 pub use group_sum::{GroupKey, GroupSum};

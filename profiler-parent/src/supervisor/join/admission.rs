@@ -23,7 +23,6 @@ use profiler_core::internal::pool;
 use profiler_sys::{OwnDescriptor, OwnFile};
 
 use super::limits::Limits;
-use super::pending::now;
 use super::pool_look::{PoolLook, PoolLooks};
 use crate::controller::{Event, Refusal};
 use crate::process_table::{EarlierLife, Remains, TrackedProcess};
@@ -31,7 +30,7 @@ use crate::supervisor::listen::PendingChild;
 use crate::supervisor::outer::Recorded;
 use crate::supervisor::spawn::{ask_to_join, make_pool};
 use crate::supervisor::{NOT_WAITED, SupervisorContext, SupervisorEvent, SupervisorHandle};
-use crate::sys::{ProgramImage, facts_of, name_of};
+use crate::sys::{ProgramImage, facts_of, name_of, now};
 
 /// The longest time for which a process waits for memory, whatever it says.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);

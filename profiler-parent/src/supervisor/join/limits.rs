@@ -5,7 +5,7 @@
 //! used by the pools of dead processes, and the rest is the host's. No more processes are watched
 //! than may have joined and may be listed, whatever they do.
 
-use crate::sys::descriptor_limit;
+use profiler_sys::descriptor_limit;
 
 /// The descriptors of a process that has joined: its pool, its socket, and the one that reports its
 /// exit.
@@ -37,7 +37,7 @@ pub(in crate::supervisor) struct Limits {
 impl Limits {
     /// The limits for the descriptors that this process may have now.
     pub(in crate::supervisor) fn now() -> Self {
-        Self::of(descriptor_limit())
+        Self::new(descriptor_limit())
     }
 
     /// Processes that are watched, of all kinds.
@@ -45,7 +45,7 @@ impl Limits {
         self.joined.saturating_add(self.refused)
     }
 
-    fn of(descriptors: u64) -> Self {
+    fn new(descriptors: u64) -> Self {
         let share = descriptors / 2;
         let each = (share / 16).clamp(FEWEST, MAX);
         let joined = share.saturating_sub(each * (PENDING + 1)) / JOINED;
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn half_of_the_descriptors_are_left_to_the_host() {
         for descriptors in [64, 256, 1024, 4096, 20_000, 1 << 20, u64::MAX] {
-            let limits = Limits::of(descriptors);
+            let limits = Limits::new(descriptors);
             let waiting = limits.pending as u64 * PENDING + limits.refused as u64;
             let used = limits.joined as u64 * JOINED + waiting;
             assert!(used <= descriptors / 2, "{descriptors}: {limits:?}");
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_usual_limit_has_room_for_a_crowd() {
-        assert!(Limits::of(1024).joined >= 100);
-        assert!(Limits::of(20_000).joined >= 1000);
+        assert!(Limits::new(1024).joined >= 100);
+        assert!(Limits::new(20_000).joined >= 1000);
     }
 }

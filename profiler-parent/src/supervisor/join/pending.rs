@@ -52,9 +52,3 @@ impl Pending {
         }
     }
 }
-
-/// The present time.
-pub(super) fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
-}

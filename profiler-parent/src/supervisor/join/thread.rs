@@ -28,7 +28,8 @@ use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
 use super::admission::{Admission, Applicant, Attempt};
 use super::imp::Mailbox;
 use super::limits::Limits;
-use super::pending::{Pending, Stage, Waiting, now};
+use super::pending::{Pending, Stage, Waiting};
+use crate::sys::now;
 
 /// Connections that are accepted before the other ones are served.
 const ACCEPTED_AT_ONCE: usize = 64;

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use ipc_protocol::message::ToParent;
@@ -32,6 +32,7 @@ use profiler_sys::spawn_quiet;
 use super::slots::MessageSlots;
 use super::{IN_FLIGHT, PendingChild};
 use crate::supervisor::SupervisorEvent;
+use crate::sys::now;
 
 /// The thread checks all sockets at this interval.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -333,11 +334,6 @@ impl Channel {
             set.remove(socket);
         }
     }
-}
-
-fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }
 
 /// Converts a panic into an error, so that it closes only this child's channel.

@@ -23,7 +23,7 @@ use profiler_observed::layout::Ending;
 use super::directory::{DirectoryState, ObservedDirectory};
 use super::frequent_looks::FrequentLooks;
 use super::outside::SystemSamples;
-use super::reader_commands::{CommandReceiver, CommandSender, ReaderCommand, now};
+use super::reader_commands::{CommandReceiver, CommandSender, ReaderCommand};
 use super::reading::Reading;
 use super::replaced::ReplacedPrograms;
 use super::turns::Turns;
@@ -31,7 +31,7 @@ use super::{ObservedEvent, ReaderProgress};
 use crate::process_table::ObservedTime;
 use crate::supervisor::waits::{SharedWaitNames, check_deadlocks, lock};
 use crate::supervisor::{SupervisorContext, SupervisorEvent, SupervisorHandle};
-use crate::sys::facts_of;
+use crate::sys::{facts_of, now};
 use beginnings::Met;
 use outside_beginnings::OutsideNewcomer;
 

@@ -18,6 +18,7 @@ use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::time::Timestamp;
 
 use crate::process_table::UnprofiledProcess;
+use crate::sys::now;
 
 /// What the supervisor tells the reader.
 #[derive(Debug)]
@@ -56,12 +57,6 @@ pub(crate) enum ReaderCommand {
     Pause(bool),
     /// The session is over.
     End,
-}
-
-/// The time, to compare deadlines with.
-pub(super) fn now() -> Instant {
-    #[allow(clippy::disallowed_methods)] // compared with itself only
-    Instant::now()
 }
 
 /// Sends commands to the reader.

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use profiler_waits::{Blocker, ThreadKey, cycle, depended_on, program_threads, stuck_threads};
 
-use crate::generated_code::now;
+use crate::sys::now;
 
 /// The time for which a wait must have lasted.
-const STANDS: Duration = Duration::from_secs(2);
+const SHORTEST_WAIT: Duration = Duration::from_secs(2);
 /// The time between two checks.
-const CHECK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a note is kept if there are too many.
 const NOTE_LASTS: Duration = Duration::from_secs(10);
 /// The maximum number of waits that are noted.
@@ -70,7 +70,7 @@ impl DeadlockWatch {
             noted: BTreeMap::new(),
             suspected: BTreeMap::new(),
             reported: BTreeSet::new(),
-            next_check: now() + CHECK,
+            next_check: now() + CHECK_INTERVAL,
         }
     }
 
@@ -103,10 +103,10 @@ impl DeadlockWatch {
         if moment < self.next_check {
             return None;
         }
-        self.next_check = moment + CHECK;
+        self.next_check = moment + CHECK_INTERVAL;
         let old = self.noted.iter().filter(|(_, noted)| {
             let stood = moment.saturating_duration_since(noted.since);
-            stood >= STANDS
+            stood >= SHORTEST_WAIT
         });
         let waits: BTreeMap<ThreadKey, Blocker> = old
             .map(|(key, noted)| (*key, noted.blocker.clone()))

@@ -29,14 +29,14 @@ use profiler_core::session;
 use profiler_sys::{QuietThread, spawn_quiet};
 
 use super::events::SupervisorEvent;
-use crate::generated_code::now;
 use crate::process_table::ProcessTable;
+use crate::sys::now;
 pub(super) use names::{WaitNames, check_deadlocks};
 
 /// The number of questions that wait for the thread. Each process has one at most.
 const QUEUE: usize = 1024;
 /// The time between two checks for deadlocks.
-const CHECK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of look-ups a second for one process.
 const MAX_LOOK_UPS_OF_ONE: u32 = 200;
 /// How long the end of a session waits for the thread, and the time between two checks.
@@ -171,7 +171,7 @@ impl Answering {
     /// Answers questions until the service ends.
     fn run(mut self, questions: &Receiver<WaitQuestion>) {
         loop {
-            match questions.recv_timeout(CHECK) {
+            match questions.recv_timeout(CHECK_INTERVAL) {
                 Ok(question) => self.answer(question),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -220,7 +220,9 @@ impl Answering {
     /// Sends an answer, as soon as the supervisor has room for it.
     fn send(&self, key: PoolId, waits: Vec<NamedWait>) {
         let mut event = SupervisorEvent::WaitsNamed { key, waits };
-        while let Err(SendTimeoutError::Timeout(rest)) = self.events.send_timeout(event, CHECK) {
+        while let Err(SendTimeoutError::Timeout(rest)) =
+            self.events.send_timeout(event, CHECK_INTERVAL)
+        {
             if self.is_over() {
                 return;
             }

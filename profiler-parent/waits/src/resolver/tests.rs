@@ -22,7 +22,7 @@ fn resolve(call: WaitingCall, processes: &[u32]) -> WaitTarget {
 }
 
 /// Without the processes that are able to end the wait.
-fn told(target: WaitTarget) -> (WaitKind, Holders) {
+fn kind_and_holders(target: WaitTarget) -> (WaitKind, Holders) {
     (target.kind, target.holders)
 }
 
@@ -63,7 +63,7 @@ fn a_reader_of_a_pipe_waits_for_its_writer() {
     let output = descriptor(child.stdout.as_ref().unwrap());
     let read = call(libc::SYS_read, [output, 0, 0]);
     let of_child = (WaitKind::Pipe, Holders::Processes(vec![pid]));
-    let is_found = || told(resolve(read, &[std::process::id(), pid])) == of_child;
+    let is_found = || kind_and_holders(resolve(read, &[std::process::id(), pid])) == of_child;
     assert!(holds_once(is_found));
     let unknown = resolve(read, &[]);
     assert_eq!(unknown.holders, Holders::NotRecorded);
@@ -83,7 +83,9 @@ fn a_pair_of_sockets_in_one_process_waits_for_itself() {
     let own = std::process::id();
     let wait = call(libc::SYS_recvfrom, [descriptor(&one), 0, 0]);
     let itself = (WaitKind::UnixSocket, Holders::Processes(vec![own]));
-    assert!(holds_once(|| told(resolve(wait, &[own])) == itself));
+    assert!(holds_once(
+        || kind_and_holders(resolve(wait, &[own])) == itself
+    ));
 }
 
 #[test]
@@ -94,7 +96,7 @@ fn a_connection_on_this_machine_leads_to_the_process_at_its_other_end() {
     let own = std::process::id();
     let is_own = || {
         let wait = call(libc::SYS_recvfrom, [descriptor(&client), 0, 0]);
-        told(resolve(wait, &[own])) == (WaitKind::Tcp, Holders::Processes(vec![own]))
+        kind_and_holders(resolve(wait, &[own])) == (WaitKind::Tcp, Holders::Processes(vec![own]))
     };
     assert!(holds_once(is_own));
     let listens = resolve(
@@ -194,7 +196,7 @@ fn a_mutex_has_its_owner_and_another_word_has_none() {
     let number = number.recv().unwrap().as_raw_nonzero().get();
     let number = u32::try_from(number).unwrap();
     let of_thread = (WaitKind::Mutex, Holders::Thread(number));
-    assert_eq!(told(for_lock_of(number, PRIVATE)), of_thread);
+    assert_eq!(kind_and_holders(for_lock_of(number, PRIVATE)), of_thread);
     for no_owner in [0, std::process::id(), u32::MAX] {
         assert_eq!(
             for_lock_of(no_owner, PRIVATE).holders,
@@ -237,7 +239,7 @@ fn a_list_of_descriptors_waits_for_the_only_process_among_them() {
     let is_unknown = || {
         let mut resolver = WaitResolver::new();
         let target = resolver.resolve((own, own), &poll, &|| vec![own], &mut memory);
-        target.map(told) == Some(events.clone())
+        target.map(kind_and_holders) == Some(events.clone())
     };
     assert!(holds_once(is_unknown));
 }

@@ -433,5 +433,5 @@ fn read<'b, S: ByteSource>(
 
 fn proportion(part: usize, whole: usize) -> Proportion {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    Proportion::of(wide(part), wide(whole))
+    Proportion::new(wide(part), wide(whole))
 }

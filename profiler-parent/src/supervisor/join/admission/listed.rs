@@ -13,11 +13,10 @@ use profiler_core::internal::pool;
 use profiler_sys::OwnDescriptor;
 
 use super::super::limits::Limits;
-use super::super::pending::now;
 use super::{Admission, Applicant, FIRST_PAUSE, system_name};
 use crate::process_table::{Remains, TrackedProcess};
 use crate::supervisor::NOT_WAITED;
-use crate::sys::facts_of;
+use crate::sys::{facts_of, now};
 
 impl Admission {
     /// Refuses a process that was examined, and lists it as not profiled.

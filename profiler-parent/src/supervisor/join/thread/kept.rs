@@ -4,8 +4,9 @@ use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
 use profiler_core::ids::ProcessId;
 
 use super::super::limits::Limits;
-use super::super::pending::{Pending, Stage, Waiting, now};
+use super::super::pending::{Pending, Stage, Waiting};
 use super::JoinThread;
+use crate::sys::now;
 
 impl JoinThread {
     /// Ends an earlier connection over which the same process waits, so that one process does not

@@ -15,6 +15,7 @@ use profiler_core::internal::observed::{
 };
 use profiler_core::internal::pool;
 use profiler_core::time::Timestamp;
+use profiler_generated_code::ProcessFiles;
 use profiler_observed::file::{ObservedFile, ObservedFileError, ObservedHeader, ObservedText};
 use profiler_observed::layout::{Ending, FIRST_RING_PAGES};
 use profiler_sys::OwnFile;
@@ -30,7 +31,6 @@ use super::super::reading::Reading;
 use super::super::remarks::HIDDEN;
 use super::{ObservedReader, SHORT_NS};
 use crate::controller::{Event, Refusal};
-use crate::generated_code::ProcessFiles;
 use crate::process_table::{Remains, TrackedProcess, UnprofiledProcess};
 use crate::supervisor::SupervisorEvent;
 use crate::supervisor::outer::Recorded;

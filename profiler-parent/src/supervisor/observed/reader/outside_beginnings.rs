@@ -21,12 +21,11 @@ use super::super::arrivals::{Arrival, descriptor_of};
 use super::super::mapped_files::mapped_files;
 use super::super::outside::OutsideProcess;
 use super::super::program_file::ProgramFile;
-use super::super::reader_commands::now;
 use super::super::reading::Reading;
 use super::beginnings::Unplaced;
 use super::{LOOKS, ObservedReader};
 use crate::process_table::UnprofiledProcess;
-use crate::sys::{ProcessFacts, ProgramImage, facts_of};
+use crate::sys::{ProcessFacts, ProgramImage, facts_of, now};
 
 /// The time between two steps of the clock that tells when a process began.
 const STEP_NS: u64 = 1_000_000_000 / 100;

@@ -1,7 +1,7 @@
 //! One look-up of names in the files of a process, within limits on bytes and time.
 //!
-//! Runs on a thread of its own ([`super::patience`]). Invariants: a file is read only if it may be
-//! used ([`super::trust`]), up to the size that it had then; reading ends at the limit on bytes and
+//! Runs on a thread of its own ([`crate::patience`]). Invariants: a file is read only if it may be
+//! used ([`crate::trust`]), up to the size that it had then; reading ends at the limit on bytes and
 //! at the deadline, and the result says so.
 
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -9,37 +9,63 @@ use std::time::{Duration, Instant};
 
 use profiler_sys::ForeignFile;
 
-use super::jitdump::JitdumpError;
-use super::places::{Place, Places};
-use super::ranges::NamedRanges;
-use super::trust::Refusal;
-use super::{FileKind, RuntimeName, Tally, jitdump, now, perf_map};
+use crate::code::GeneratedCode;
+use crate::file_kind::{FileKind, Tally};
+use crate::jitdump::{self, JitdumpError};
+use crate::places::{Place, Places};
+use crate::ranges::NamedRanges;
+use crate::runtime_name::RuntimeName;
 use crate::sys::{FileFacts, NamespacePid};
+use crate::trust::Refusal;
+use crate::{patience, perf_map};
+
+/// How much longer than its limit a look-up may take: the time to open a file and start a thread.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Limits on one look-up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LookUpLimits {
+pub struct LookUpLimits {
     /// The bytes that are read.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The time that it takes.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
 }
 
 /// The result of a look-up.
 #[derive(Debug)]
-pub(crate) struct LookUp {
-    pub(super) ranges: NamedRanges,
+pub struct LookUp {
+    pub(crate) ranges: NamedRanges,
     /// The bytes that were read.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Descriptions of what was left out.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
     /// Why the files of the process cannot be reached, if they cannot.
-    pub(crate) unreachable: Option<String>,
+    pub unreachable: Option<String>,
+}
+
+impl GeneratedCode {
+    /// Looks for the names of these addresses, which are ascending and distinct. Returns within
+    /// the limits and a second.
+    pub fn resolve(&self, addresses: &[u64], limits: LookUpLimits) -> LookUp {
+        let code = self.clone();
+        let wanted: Box<[u64]> = addresses.into();
+        let look_up = move || LookUp::new(&wanted, &Places::of(&code), limits);
+        let patience = limits.patience + GRACE;
+        let found = match &self.files {
+            Some(files) => files.within(patience, look_up),
+            None => patience::within(patience, look_up),
+        };
+        found.unwrap_or_else(|error| {
+            let mut nothing = LookUp::nothing(addresses);
+            nothing.unreachable = Some(error.to_string());
+            nothing
+        })
+    }
 }
 
 impl LookUp {
     /// A look-up without names.
-    pub(super) fn nothing(addresses: &[u64]) -> Self {
+    pub(crate) fn nothing(addresses: &[u64]) -> Self {
         Self {
             ranges: NamedRanges::new(addresses),
             bytes: 0,
@@ -49,7 +75,7 @@ impl LookUp {
     }
 
     /// Looks for the names of these addresses, which are ascending and distinct.
-    pub(super) fn new(addresses: &[u64], places: &Places, limits: LookUpLimits) -> Self {
+    pub(crate) fn new(addresses: &[u64], places: &Places, limits: LookUpLimits) -> Self {
         let mut found = Self::nothing(addresses);
         let mut budget = Budget::new(limits);
         found.unreachable = places.unreachable();
@@ -62,7 +88,7 @@ impl LookUp {
     }
 
     /// The name of the code at an address.
-    pub(crate) fn name_at(&self, address: u64) -> Option<RuntimeName<'_>> {
+    pub fn name_at(&self, address: u64) -> Option<RuntimeName<'_>> {
         self.ranges.name_at(address).map(RuntimeName::parse)
     }
 
@@ -104,7 +130,7 @@ impl LookUp {
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotUsed {
+pub(crate) enum NotUsed {
     /// The system cannot find, open or read it.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
@@ -120,17 +146,17 @@ pub(super) enum NotUsed {
 }
 
 /// A file that may be used.
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     kind: FileKind,
     file: ForeignFile,
-    pub(super) facts: FileFacts,
+    pub(crate) facts: FileFacts,
     own_pid: NamespacePid,
 }
 
 impl Candidate {
     /// Opens a file of a place. `None` if there is no such file; otherwise fails with the reason
     /// for which it is not used.
-    pub(super) fn find(kind: FileKind, name: &str, place: &Place) -> Result<Option<Self>, NotUsed> {
+    pub(crate) fn find(kind: FileKind, name: &str, place: &Place) -> Result<Option<Self>, NotUsed> {
         let found = match place.directory.find(name, place.is_trusted) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             found => found?,
@@ -147,7 +173,7 @@ impl Candidate {
     }
 
     /// Reads the file into `ranges`, within the limits.
-    pub(super) fn read(
+    pub(crate) fn read(
         self,
         budget: &mut Budget,
         ranges: &mut NamedRanges,
@@ -174,7 +200,7 @@ impl Candidate {
 
 /// What was read of a file.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     tally: Tally,
     is_too_large: bool,
     ended: Option<End>,
@@ -200,14 +226,14 @@ impl Outcome {
 
 /// Why reading ended before the end of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     Bytes,
     Time,
 }
 
 /// What a look-up may still read.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: u64,
     read: u64,
     deadline: Instant,
@@ -216,7 +242,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Begins now.
-    pub(super) fn new(limits: LookUpLimits) -> Self {
+    pub(crate) fn new(limits: LookUpLimits) -> Self {
         Self {
             left: limits.bytes,
             read: 0,
@@ -246,9 +272,9 @@ impl Budget {
 }
 
 /// A file that seems to end when the budget is spent.
-pub(super) struct LimitedFile<'b, F> {
-    pub(super) file: F,
-    pub(super) budget: &'b mut Budget,
+pub(crate) struct LimitedFile<'b, F> {
+    pub(crate) file: F,
+    pub(crate) budget: &'b mut Budget,
 }
 
 impl<F: Read> Read for LimitedFile<'_, F> {
@@ -267,6 +293,12 @@ impl<F: Seek> Seek for LimitedFile<'_, F> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.file.seek(to)
     }
+}
+
+/// The system's time, for the limits on look-ups.
+#[allow(clippy::disallowed_methods)] // compared with itself only
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]

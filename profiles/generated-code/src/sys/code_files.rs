@@ -1,5 +1,4 @@
-//! The implementation for Linux of what [`crate::generated_code`] needs to find files in directories
-//! that a process may control.
+//! The implementation for Linux: finds files in directories that a process may control.
 //!
 //! Invariants: neither a file nor its directory is a symbolic link, except those of `/proc/PID` that
 //! lead to the root directory of the process; a file is opened for reading only after its type is
@@ -11,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use profiler_core::ids::ProcessId;
+use profiler_core::ids::{ProcessId, UserId};
 use profiler_core::time::UnixNs;
 use profiler_sys::{FileIdentity, FoundFile, OwnDescriptor};
 use rustix::fs::{
@@ -20,7 +19,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{FileFacts, FileWriters, UserId};
+use super::{FileFacts, FileWriters};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// The directory in which runtimes write their files.
@@ -159,7 +158,7 @@ impl CodeDirectory {
             }
             found => found,
         };
-        Ok(FoundFile::of(found?))
+        Ok(FoundFile::new(found?))
     }
 }
 

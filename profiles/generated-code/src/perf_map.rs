@@ -5,15 +5,15 @@
 //! 0x00007f1e0c4a2b80 0x00000000000004e8 int Hot.hot(int)
 //! ```
 //!
-//! Used by [`super`]. A runtime appends lines while it runs. Invariants: any bytes are accepted; a
+//! Used by the look-up. A runtime appends lines while it runs. Invariants: any bytes are accepted; a
 //! line that is not understood is skipped and counted; of a last line that the runtime has not
 //! finished, and of a long line, the start of the name is used; memory does not grow with the file;
 //! at most [`MAX_LINES`] lines are read.
 
 use std::io::{self, BufRead, Read};
 
-use super::Tally;
-use super::ranges::{AddressRange, NamedRanges};
+use crate::file_kind::Tally;
+use crate::ranges::{AddressRange, NamedRanges};
 
 /// Limit on the bytes of a line that are used.
 const LONGEST_LINE: u64 = 1 << 14;
@@ -69,7 +69,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 }
 
 /// Reads a file to its end, or up to the limit on lines.
-pub(super) fn read(mut from: impl BufRead, ranges: &mut NamedRanges) -> io::Result<Tally> {
+pub(crate) fn read(mut from: impl BufRead, ranges: &mut NamedRanges) -> io::Result<Tally> {
     let mut tally = Tally::default();
     let mut line = Vec::new();
     for _ in 0..MAX_LINES {

@@ -1,6 +1,6 @@
 //! Runs work with the file system on a thread of its own, and waits for it for a limited time.
 //!
-//! Used by [`super`]: a directory of another process may be on a file system that does not answer
+//! Used by the look-up: a directory of another process may be on a file system that does not answer
 //! (NFS, FUSE), and a system call that waits for it cannot be ended. The result of work that is late
 //! is dropped. Invariant: at most [`MAX_RUNNING`] threads exist, those that never end included.
 
@@ -18,7 +18,7 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// Why work has no result.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoResult {
+pub(crate) enum NoResult {
     /// The work was not started, because of the limit.
     #[error("too many earlier look-ups wait for a file system")]
     TooMany,
@@ -51,7 +51,7 @@ impl Drop for Running {
 }
 
 /// Starts `work`, and does not wait for it.
-pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<(), NoResult> {
+pub(crate) fn start(work: impl FnOnce() + Send + 'static) -> Result<(), NoResult> {
     let running = Running::begin().ok_or(NoResult::TooMany)?;
     let body = move || {
         let _running = running;
@@ -62,7 +62,7 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<(), NoResult
 }
 
 /// Runs `work`, and waits for its result for at most this time.
-pub(super) fn within<T: Send + 'static>(
+pub(crate) fn within<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, NoResult> {

@@ -1,35 +1,34 @@
 //! The directories in which the files of a process may be.
 //!
-//! Made once per look-up, on the thread of the look-up. [`super`] has the rules. Invariants: a
-//! directory that is reached through `/proc/PID` is that of the process, although the system reuses
-//! process numbers; for a process that is not trusted, only this process's own directory for
-//! temporary files is opened.
+//! Made once per look-up, on the thread of the look-up. The documentation of the crate has the
+//! rules. Invariants: a directory that is reached through `/proc/PID` is that of the process,
+//! although the system reuses process numbers; for a process that is not trusted, only this
+//! process's own directory for temporary files is opened.
 
 use std::io;
 use std::sync::Arc;
 
-use profiler_core::internal::sys::process_id;
-
-use super::process_files::ProcessFiles;
-use super::trust::FileTerms;
-use super::{FileKind, GeneratedCode};
+use crate::code::GeneratedCode;
+use crate::file_kind::FileKind;
+use crate::process_files::ProcessFiles;
 use crate::sys::{self, CodeDirectory, NamespacePid, Whereabouts};
+use crate::trust::FileTerms;
 
 /// A directory, with the files that may be in it.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) directory: Arc<CodeDirectory>,
-    pub(super) kinds: &'static [FileKind],
-    pub(super) own_pid: NamespacePid,
-    pub(super) terms: FileTerms,
-    pub(super) is_trusted: bool,
+pub(crate) struct Place {
+    pub(crate) directory: Arc<CodeDirectory>,
+    pub(crate) kinds: &'static [FileKind],
+    pub(crate) own_pid: NamespacePid,
+    pub(crate) terms: FileTerms,
+    pub(crate) is_trusted: bool,
 }
 
 /// The directories of a process.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     /// The most likely first.
-    pub(super) all: Vec<Place>,
+    pub(crate) all: Vec<Place>,
     /// Whether it is known where the process runs or ran.
     is_noted: bool,
     /// The first reason for which a directory could not be opened.
@@ -38,7 +37,7 @@ pub(super) struct Places {
 
 impl Places {
     /// Finds the directories of a process.
-    pub(super) fn of(code: &GeneratedCode) -> Self {
+    pub(crate) fn of(code: &GeneratedCode) -> Self {
         let mut places = Self {
             is_noted: code.files.is_some(),
             ..Self::default()
@@ -58,7 +57,7 @@ impl Places {
 
     /// Why no directory can be reached, in words. `None` if one can, and for a process that has
     /// never connected.
-    pub(super) fn unreachable(&self) -> Option<String> {
+    pub(crate) fn unreachable(&self) -> Option<String> {
         let why = || match &self.failure {
             Some(error) => error.to_string(),
             None => "they have a root directory or mounts of their own".to_owned(),
@@ -149,21 +148,5 @@ impl Places {
             terms,
             is_trusted: code.is_trusted,
         });
-    }
-}
-
-impl GeneratedCode {
-    /// Where the process runs; `None` if it has ended. Without notes of a process, only this
-    /// process is known to have its number.
-    fn now(&self) -> Option<Whereabouts> {
-        if self.ended.is_some() {
-            return None;
-        }
-        let now = sys::whereabouts(self.pid)?;
-        let is_same = match &self.files {
-            Some(files) => files.is_same(&now),
-            None => self.pid == process_id(),
-        };
-        is_same.then_some(now)
     }
 }

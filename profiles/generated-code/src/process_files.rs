@@ -1,7 +1,7 @@
 //! What is known of the place of a process's files, from its `Hello` to the end of its data.
 //!
-//! Created by the supervisor when a child connects, because a process that has ended no longer has
-//! a root directory. Held by the process table. Invariants: [`ProcessFiles::note`] reads only
+//! Created by a session when a child connects, because a process that has ended no longer has
+//! a root directory. Invariants: [`ProcessFiles::note`] reads only
 //! `/proc` on the calling thread; at most a sixteenth of the descriptors of this process are kept
 //! open, one for a trusted child with a root directory or mounts of its own.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use profiler_core::ids::ProcessId;
 
-use super::patience::{self, NoResult};
+use crate::patience::{self, NoResult};
 use crate::sys::{self, CodeDirectory, Whereabouts};
 
 /// The part of the descriptors that may be kept open.
@@ -22,7 +22,7 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// Where a process runs, and how its files are reached.
 #[derive(Debug)]
-pub(crate) struct ProcessFiles {
+pub struct ProcessFiles {
     /// Where it ran when it connected.
     noted: Whereabouts,
     /// Where it ran at the latest look-up.
@@ -48,7 +48,8 @@ struct KeptPlace;
 
 impl KeptPlace {
     fn take() -> Option<Self> {
-        let most = usize::try_from(sys::descriptor_limit() / KEPT_PART).unwrap_or(usize::MAX);
+        let most =
+            usize::try_from(profiler_sys::descriptor_limit() / KEPT_PART).unwrap_or(usize::MAX);
         let add = |kept: usize| Some(kept + 1).filter(|kept| *kept <= most);
         let added = KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         added.ok().map(|_| Self)
@@ -63,7 +64,7 @@ impl Drop for KeptPlace {
 
 impl ProcessFiles {
     /// Notes where a process runs. `None` if it has ended, or if `/proc` is not available.
-    pub(crate) fn note(pid: ProcessId, is_trusted: bool) -> Option<Arc<Self>> {
+    pub fn note(pid: ProcessId, is_trusted: bool) -> Option<Arc<Self>> {
         let files = Arc::new(Self::new(sys::whereabouts(pid)?));
         if is_trusted && !files.noted.shares_paths {
             files.keep_directory(pid);
@@ -71,7 +72,7 @@ impl ProcessFiles {
         Some(files)
     }
 
-    pub(super) fn new(noted: Whereabouts) -> Self {
+    pub(crate) fn new(noted: Whereabouts) -> Self {
         Self {
             noted,
             latest: Mutex::default(),
@@ -82,7 +83,7 @@ impl ProcessFiles {
     }
 
     /// Opens the directory for temporary files on another thread, and keeps it.
-    pub(super) fn keep_directory(self: &Arc<Self>, pid: ProcessId) {
+    pub(crate) fn keep_directory(self: &Arc<Self>, pid: ProcessId) {
         let files = Arc::downgrade(self);
         let open = move || {
             let place = KeptPlace::take()?;
@@ -101,31 +102,31 @@ impl ProcessFiles {
     }
 
     /// Whether this is where the same process runs.
-    pub(super) fn is_same(&self, now: &Whereabouts) -> bool {
+    pub(crate) fn is_same(&self, now: &Whereabouts) -> bool {
         self.noted.start == now.start
     }
 
     /// Notes where the process runs now.
-    pub(super) fn refresh(&self, now: Whereabouts) {
+    pub(crate) fn refresh(&self, now: Whereabouts) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
     /// Where the process ran, the latest first.
-    pub(super) fn known(&self) -> Vec<Whereabouts> {
+    pub(crate) fn known(&self) -> Vec<Whereabouts> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = latest.clone().filter(|latest| *latest != self.noted);
         latest.into_iter().chain([self.noted.clone()]).collect()
     }
 
     /// Its directory for temporary files, if it is kept open.
-    pub(super) fn temporary(&self) -> Option<Arc<CodeDirectory>> {
+    pub(crate) fn temporary(&self) -> Option<Arc<CodeDirectory>> {
         let kept = self.temporary.get()?;
         Some(Arc::clone(&kept.directory))
     }
 
     /// Runs a look-up in the files, and waits for it for at most this time. While a look-up that
     /// was late has not ended, the files are not looked at again.
-    pub(super) fn within<T: Send + 'static>(
+    pub(crate) fn within<T: Send + 'static>(
         self: &Arc<Self>,
         patience: Duration,
         look_up: impl FnOnce() -> T + Send + 'static,

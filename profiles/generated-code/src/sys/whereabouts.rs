@@ -1,15 +1,15 @@
 //! The implementation for Linux of where another process runs, and when it started.
 //!
-//! Used by [`crate::generated_code`]. Invariant: only `/proc` is read, so no process can make a
+//! Invariant: only `/proc` is read, so no process can make a
 //! caller wait.
 
 use std::path::Path;
 
-use profiler_core::ids::{ProcessId, ProcessStart};
+use profiler_core::ids::{ProcessId, ProcessStart, UserId};
 use profiler_core::time::UnixNs;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::{NamespacePid, UserId, Whereabouts};
+use super::{NamespacePid, Whereabouts};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -62,7 +62,7 @@ fn start_in(stat: &str) -> Option<ProcessStart> {
 }
 
 /// The wall time now, which is the clock of the times of files.
-pub(crate) fn unix_now() -> UnixNs {
+pub fn unix_now() -> UnixNs {
     UnixNs(nanoseconds(clock_gettime(ClockId::Realtime)))
 }
 

@@ -3,16 +3,19 @@
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use profiler_core::ids::ProcessId;
 use profiler_core::internal::sys::process_id;
+use profiler_core::time::UnixNs;
 use test_support::own_process;
 use test_support::patience::until;
 
+use super::file_kind::FileKind;
 use super::look_up::{Budget, Candidate};
-use super::ranges::NamedRanges;
+use super::places::Places;
 use super::*;
-use crate::sys;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -195,7 +198,7 @@ fn a_sparse_jitdump_of_the_largest_size_costs_only_what_is_read() {
     let dump = Removed(path_of(FileKind::Jitdump));
     dump.write(jitdump("f", 0x1000, 8));
     let file = File::options().write(true).open(&dump.0).unwrap();
-    file.set_len(LARGEST_JITDUMP + 1).unwrap();
+    file.set_len(FileKind::Jitdump.largest() + 1).unwrap();
     let look_up = own_code().resolve(&[0x1000], LIMITS);
     assert_eq!(&*look_up.name_at(0x1000).unwrap().function, "f");
     assert!(look_up.bytes < 1 << 16, "{}", look_up.bytes);

@@ -1,31 +1,32 @@
 //! Decides whether a file may describe the generated code of a process.
 //!
-//! Used by [`super`], before a file is opened. Runtimes write to `/tmp`, where every user may create
-//! files, and where files outlive their processes. Invariant: a file is used only if the process's
+//! Used by the look-up, before a file is opened. Runtimes write to `/tmp`, where every user may
+//! create files, and where files outlive their processes. Invariant: a file is used only if the process's
 //! own user wrote it, while the process ran. A file that existed before the process may contain
 //! entries of an earlier process with the same number.
 
+use profiler_core::ids::UserId;
 use profiler_core::time::UnixNs;
 
-use crate::sys::{FileFacts, FileWriters, UserId};
+use crate::sys::{FileFacts, FileWriters};
 
 /// By how much the times of files and of processes may differ: some file systems keep whole seconds.
 const TOLERANCE_NS: u64 = 1_000_000_000;
 
 /// What must hold for a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FileTerms {
+pub(crate) struct FileTerms {
     /// The user of the process.
-    pub(super) user: UserId,
+    pub(crate) user: UserId,
     /// When the process started.
-    pub(super) started: UnixNs,
+    pub(crate) started: UnixNs,
     /// When the process ended, if it has.
-    pub(super) ended: Option<UnixNs>,
+    pub(crate) ended: Option<UnixNs>,
 }
 
 /// Why a file is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     #[error("it is not a regular file")]
     NotAFile,
     #[error("it does not belong to the user of the process")]
@@ -44,7 +45,7 @@ pub(super) enum Refusal {
 
 impl FileTerms {
     /// Checks a file.
-    pub(super) fn check(&self, facts: &FileFacts) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, facts: &FileFacts) -> Result<(), Refusal> {
         let is_older = |time: UnixNs| time.0.saturating_add(TOLERANCE_NS) < self.started.0;
         let is_newer = |ended: UnixNs| facts.changed.0 > ended.0.saturating_add(TOLERANCE_NS);
         if !facts.is_regular {

@@ -1,14 +1,14 @@
 //! The latest name of each piece of generated code, for the addresses of a profile.
 //!
-//! Filled by the parsers of perf maps and jitdumps in the order of the file; read by [`super`]. A
-//! runtime uses memory again, so a later range replaces every earlier range that it overlaps. Only
+//! Filled by the parsers of perf maps and jitdumps in the order of the file; read by
+//! [`crate::look_up`]. A runtime uses memory again, so a later range replaces every earlier range that it overlaps. Only
 //! ranges that contain a wanted address are kept. Invariants: the kept ranges do not overlap; there
 //! are at most as many as wanted addresses, and their names have at most [`MAX_TEXT`] bytes.
 
 use std::collections::BTreeMap;
 
 /// Limit on the bytes of a name in a file. The rest of a longer name is left out.
-pub(super) const LONGEST_NAME: usize = 1024;
+pub(crate) const LONGEST_NAME: usize = 1024;
 /// The length that code of unknown size has at most: up to the next code in the file. It is what
 /// `perf` assumes.
 const LONGEST_UNSIZED: u64 = 4096;
@@ -17,14 +17,14 @@ const MAX_TEXT: usize = 8 << 20;
 
 /// The addresses from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AddressRange {
+pub(crate) struct AddressRange {
     first: u64,
     last: u64,
 }
 
 impl AddressRange {
     /// `None` for an empty range, and for one beyond the last address.
-    pub(super) fn new(start: u64, size: u64) -> Option<Self> {
+    pub(crate) fn new(start: u64, size: u64) -> Option<Self> {
         let last = start.checked_add(size.checked_sub(1)?)?;
         Some(Self { first: start, last })
     }
@@ -38,7 +38,7 @@ struct NamedRange {
 
 /// The named ranges that contain a wanted address.
 #[derive(Debug)]
-pub(super) struct NamedRanges {
+pub(crate) struct NamedRanges {
     /// Ascending.
     wanted: Box<[u64]>,
     /// By first address.
@@ -54,7 +54,7 @@ pub(super) struct NamedRanges {
 
 impl NamedRanges {
     /// For these addresses, which are ascending.
-    pub(super) fn new(wanted: &[u64]) -> Self {
+    pub(crate) fn new(wanted: &[u64]) -> Self {
         Self {
             wanted: wanted.into(),
             kept: BTreeMap::new(),
@@ -67,7 +67,7 @@ impl NamedRanges {
     }
 
     /// Gives the code in a range this name.
-    pub(super) fn add(&mut self, range: AddressRange, name: &[u8]) {
+    pub(crate) fn add(&mut self, range: AddressRange, name: &[u8]) {
         self.remove(range);
         self.note_end(range);
         if self.is_wanted(range) {
@@ -76,7 +76,7 @@ impl NamedRanges {
     }
 
     /// Gives the code that begins at an address this name. Its size is not known.
-    pub(super) fn add_start(&mut self, start: u64, name: &[u8]) {
+    pub(crate) fn add_start(&mut self, start: u64, name: &[u8]) {
         let last = start.saturating_add(LONGEST_UNSIZED - 1);
         let may_contain = AddressRange { first: start, last };
         if !self.is_wanted(may_contain) {
@@ -116,7 +116,7 @@ impl NamedRanges {
 
     /// Moves the code of a range to another address, with its name. The name is known only if the
     /// range contains a wanted address.
-    pub(super) fn relocate(&mut self, from: AddressRange, to: AddressRange) {
+    pub(crate) fn relocate(&mut self, from: AddressRange, to: AddressRange) {
         let known = self.kept.get(&from.first);
         let name = known.map(|known| known.name.clone());
         self.remove(from);
@@ -129,7 +129,7 @@ impl NamedRanges {
     }
 
     /// The name of the code at an address.
-    pub(super) fn name_at(&self, address: u64) -> Option<&str> {
+    pub(crate) fn name_at(&self, address: u64) -> Option<&str> {
         let sized = self.kept.range(..=address).next_back();
         let sized = sized.filter(|(_, range)| address <= range.last);
         match sized {
@@ -139,12 +139,12 @@ impl NamedRanges {
     }
 
     /// Number of ranges with wanted addresses that have no name for lack of room.
-    pub(super) const fn left_out(&self) -> u64 {
+    pub(crate) const fn left_out(&self) -> u64 {
         self.left_out
     }
 
     /// Number of moves to wanted addresses of code whose name is not known.
-    pub(super) const fn nameless_moves(&self) -> u64 {
+    pub(crate) const fn nameless_moves(&self) -> u64 {
         self.nameless_moves
     }
 

@@ -9,15 +9,15 @@
 //!          index u64
 //! ```
 //!
-//! Used by [`super`]. Numbers are in the byte order of the machine. Records of other kinds, among
+//! Used by the look-up. Numbers are in the byte order of the machine. Records of other kinds, among
 //! them lines and unwinding information, are skipped. Times are not used: the last record for an
 //! address holds, as in a perf map. Invariants: any bytes are accepted; the code in the records is
 //! not read; memory does not grow with the file; at most [`MAX_RECORDS`] records are read.
 
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 
-use super::Tally;
-use super::ranges::{AddressRange, LONGEST_NAME, NamedRanges};
+use crate::file_kind::Tally;
+use crate::ranges::{AddressRange, LONGEST_NAME, NamedRanges};
 use crate::sys::NamespacePid;
 
 /// "JiTD" in the byte order of the machine that wrote the file.
@@ -39,7 +39,7 @@ const MOVE_BYTES: u32 = 48;
 
 /// Why a file cannot be read as a jitdump.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum JitdumpError {
+pub(crate) enum JitdumpError {
     /// The magic number is wrong.
     #[error("it is not a jitdump of this machine's byte order")]
     Magic,
@@ -76,7 +76,7 @@ impl Fields<'_> {
 }
 
 /// Reads the records of a file that begin in its first `bytes` bytes.
-pub(super) fn read(
+pub(crate) fn read(
     from: impl Read + Seek,
     bytes: u64,
     own_pid: NamespacePid,
