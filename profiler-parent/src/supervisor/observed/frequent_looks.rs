@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use profiler_core::ids::PoolId;
 use profiler_core::internal::observed::ObservedThreads;
 
-use super::reader_commands::now;
+use crate::sys::now;
 
 /// The weight of the last looks in their average cost is 1 of this number.
 const COST_LOOKS: u32 = 16;
