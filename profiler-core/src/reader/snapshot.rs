@@ -134,6 +134,13 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(definitions::read(&self.source, &self.header.layout)?)
     }
 
+    /// Whether there are entries in a row of this name. Costs the rows and the directory.
+    pub(super) fn has_entries_of(&self, name: &str) -> Result<bool, ReadError> {
+        let threads = self.counts_with_chunks()?.threads;
+        let mut named = threads.iter().filter(|thread| thread.name == name);
+        Ok(named.any(|thread| thread.chunks.iter().any(|chunk| chunk.entries > 0)))
+    }
+
     /// Reads consistent counts and chunks: retries if a busy writer left gaps between the chunks,
     /// or moved the counts of an exited thread meanwhile.
     fn counts_with_chunks(&self) -> Result<EntryCountRows, ReadError> {
