@@ -19,7 +19,7 @@ pub mod codec {
 pub mod crash_note {
     //! See `marker::crash` in the sources: the crash of this process, in the pool.
 
-    pub use crate::marker::crash::{Claimed, CrashClaim, CrashFacts, claim, is_claimed, prepare};
+    pub use crate::marker::crash::{Claimed, CrashClaim, claim, is_claimed, prepare};
 }
 
 pub mod dead_pool {
@@ -172,7 +172,7 @@ pub mod reader {
 
     pub use crate::reader::{
         ByteSource, CategoryDefinition, ChunkBuffer, ChunkIdentity, ChunkInfo, CounterDefinition,
-        CounterInfo, CrashInfo, Definitions, Entries, Followed, Follower, LabelDefinition, MarkerType,
+        CounterInfo, Definitions, Entries, Followed, Follower, LabelDefinition, MarkerType,
         ModuleDefinition, PanicInfo, PoolReader, Progress, ReadError, Snapshot, ThreadInfo,
         read_header,
     };

@@ -39,7 +39,7 @@ fn an_earlier_handler_is_called_with_the_arguments_of_the_system() {
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     let ended = crashed(
         || handle(libc::SIGSEGV, handler, flags),
-        || read_address(0x60),
+        || drop(black_box(read_address(0x60))),
     );
     assert_eq!(ended.status.code(), Some(42));
     let crash = ended.crash();
@@ -63,7 +63,7 @@ fn a_handler_that_asks_for_one_call_is_called_once() {
     // The instruction crashes again after the handler, with the default action.
     let ended = crashed(
         || handle(libc::SIGSEGV, handler, flags),
-        || read_address(0x70),
+        || drop(black_box(read_address(0x70))),
     );
     assert_eq!(ended.signal(), Some(libc::SIGSEGV));
     assert_eq!(ended.crash().address, "0x70");
@@ -100,7 +100,7 @@ fn after_many_faults_that_the_program_survived_a_crash_is_recorded() {
                 // SAFETY: the handler returns.
                 unsafe { libc::raise(libc::SIGABRT) };
             }
-            read_address(0x80);
+            black_box(read_address(0x80) + 1);
         },
     );
     let told = "SIGSEGV: address not mapped, at 0x80";
@@ -144,7 +144,7 @@ fn a_second_installation_changes_nothing_and_a_later_handler_is_an_error() {
 fn a_thread_without_an_alternate_stack_is_recorded() {
     own_process!();
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
-        read_address(0x90);
+        black_box(read_address(0x90) + 1);
         std::ptr::null_mut()
     }
     let ended = crashed(

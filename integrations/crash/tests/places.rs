@@ -1,6 +1,7 @@
 //! Crashes in places where little is possible: in the allocator, in the recorder, in a handler, and
 //! in two threads at once.
 
+use std::hint::black_box;
 use std::sync::Barrier;
 
 use profiler_core::{label, marker};
@@ -75,7 +76,7 @@ fn the_open_labels_of_all_threads_are_recorded() {
                 other.spawn_scoped(scope, body).unwrap();
                 let _label = label!("own work");
                 barrier.wait();
-                read_address(0x50);
+                black_box(read_address(0x50) + 1);
             });
         },
     );

@@ -53,7 +53,7 @@ pub(crate) const WAYS: &[Way] = &[
         SEGV,
         "address not mapped, at 0x10",
         "read_address",
-        || read_address(0x10),
+        || drop(black_box(read_address(0x10))),
     ),
     way(
         "write",
@@ -148,9 +148,9 @@ pub(crate) fn crash(name: &str) {
 }
 
 #[inline(never)]
-pub(crate) fn read_address(address: usize) {
+pub(crate) fn read_address(address: usize) -> u64 {
     // SAFETY: none: it crashes, as it should.
-    black_box(unsafe { black_box(address as *const u64).read_volatile() });
+    black_box(unsafe { black_box(address as *const u64).read_volatile() }) + 1
 }
 
 #[inline(never)]
@@ -227,27 +227,26 @@ fn recurse(depth: u64) -> u64 {
 
 fn overflow_in_thread() {
     let thread = std::thread::Builder::new().name("deep".to_owned());
-    let _ = thread.spawn(|| recurse(1)).unwrap().join();
+    let _ = thread.spawn(|| recurse(black_box(1))).unwrap().join();
 }
 
 /// Raises a signal for which the standard library has no handler.
 #[inline(never)]
 fn send_to_itself() {
-    raise(libc::SIGILL);
-    black_box(());
+    assert_eq!(raise(libc::SIGILL), 0);
 }
 
-fn raise(signal: c_int) {
+fn raise(signal: c_int) -> c_int {
     // SAFETY: sends a signal to this thread.
-    unsafe { libc::raise(signal) };
+    unsafe { libc::raise(signal) }
 }
 
 #[inline(never)]
 fn jump_nowhere() {
     // SAFETY: none: it crashes, as it should.
-    let nowhere = unsafe { std::mem::transmute::<usize, extern "C" fn()>(black_box(0x1234)) };
-    nowhere();
-    black_box(());
+    let nowhere =
+        unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(black_box(0x1234)) };
+    black_box(nowhere() + 1);
 }
 
 /// Overwrites the stack from here out, and returns to an address that is not mapped.
@@ -290,7 +289,7 @@ impl Serialize for Falls {
         static CALLS: AtomicU64 = AtomicU64::new(0);
         // The first call asks for the keys.
         if CALLS.fetch_add(1, Ordering::Relaxed) > 0 {
-            read_address(0x20);
+            black_box(read_address(0x20) + 1);
         }
         profiler_core::marker::Text { name: "" }.serialize(serializer)
     }
@@ -309,7 +308,7 @@ fn crash_in_recorder() {
 }
 
 extern "C" fn on_signal(_: c_int) {
-    read_address(0x30);
+    black_box(read_address(0x30) + 1);
 }
 
 fn crash_in_handler() {
@@ -325,7 +324,7 @@ fn crash_twice() {
         scope.spawn(|| {
             let _label = label!("waits");
             barrier.wait();
-            read_address(0x40);
+            black_box(read_address(0x40) + 1);
         });
         barrier.wait();
         execute_illegal();

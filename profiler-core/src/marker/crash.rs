@@ -16,12 +16,10 @@
 
 #![allow(unsafe_code)]
 
-use std::fmt::Write;
+use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::time::Duration;
-
-use serde::Serialize;
 
 use super::payload::{PayloadError, encode};
 use super::record::{Site, front};
@@ -33,6 +31,7 @@ use crate::ids::{DefinitionId, ThreadId};
 use crate::label::merge::merge;
 use crate::label::{LabelStack, MAX_LABELS, registry};
 use crate::manager::ChunkManager;
+use crate::pool::live::NewThread;
 use crate::pool::tag::pool_tag;
 use crate::record::reserved_chunk::ReservedChunk;
 use crate::record::session_state;
@@ -40,18 +39,16 @@ use crate::record::writer::{Front, PayloadBuffer};
 use crate::sample_types::CRASH_THREAD;
 use crate::sampler::crash_stack::CrashStackRoom;
 use crate::sampler::{Captured, PlacedFrame};
-use crate::schema::{CategoryColor, Format, MarkerSchema};
+use crate::schema::CategoryColor;
 use crate::sync::fixed::{AtomicU32, AtomicU64, Ordering};
 use crate::sys;
-use crate::sys::native::machine::{all_registers, interrupted_registers};
+use crate::sys::native::machine::interrupted_registers;
 use crate::time::Timestamp;
 
 /// The bytes of the reserved chunk, if the allowance has room for it.
 const CHUNK_BYTES: u64 = 32 * 1024;
 /// The maximum number of other threads whose open labels are recorded.
 const MAX_THREADS: usize = 256;
-/// The longest text of the registers, and of an address.
-const REGISTERS_BYTES: usize = 1024;
 /// How long [`prepare`] waits for a handler.
 const PATIENCE: (u32, Duration) = (1000, Duration::from_millis(1));
 
@@ -63,19 +60,8 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 
 static CRASHES: Category = Category::new("Crash", CategoryColor::Red, &[]);
-static CRASH: MarkerSite = MarkerSite::new(CrashMarker::TYPE_NAME);
+static CRASH: MarkerSite = MarkerSite::new("Crash");
 static OPEN: MarkerSite = MarkerSite::new("Open at the crash");
-
-/// What a handler knows of a crash.
-#[derive(Clone, Copy, Debug)]
-pub struct CrashFacts {
-    /// The name of the signal.
-    pub signal: &'static str,
-    /// What the signal reports.
-    pub reason: &'static str,
-    /// The address that the fault is about.
-    pub address: Option<u64>,
-}
 
 /// The result of [`claim`].
 #[derive(Debug)]
@@ -110,36 +96,9 @@ struct Prepared {
     labels: Box<[PlacedFrame]>,
 }
 
-/// The fields of a crash.
-#[derive(Debug, Serialize)]
-struct CrashMarker<'a> {
-    signal: &'a str,
-    reason: &'a str,
-    address: &'a str,
-    registers: &'a str,
-}
-
-impl ProfilerMarker for CrashMarker<'_> {
-    const TYPE_NAME: &'static str = "Crash";
-    const IS_OF_PROFILER: bool = true;
-
-    fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
-            .all_labels("{marker.data.signal}: {marker.data.reason}")
-            .key_label_format("signal", "Signal", Format::String)
-            .key_label_format("reason", "Reason", Format::String)
-            .key_label_format("address", "Address", Format::SanitizedString)
-            .key_label_format("registers", "Registers", Format::SanitizedString)
-            .static_label_value(
-                "Description",
-                "The thread crashed. The stack is that of the crash.",
-            )
-    }
-}
-
 /// Prepares for a crash in the running session, and releases what an earlier session had. Called on
-/// a thread of the profiler, after each start and each end of recording.
-pub fn prepare() {
+/// a thread of the profiler, after each start and each end of recording. The payload is an example.
+pub fn prepare(example: &impl ProfilerMarker) {
     let Some(_claim) = wait_for_claim() else {
         return;
     };
@@ -151,7 +110,7 @@ pub fn prepare() {
     }
     PROCESS.store(std::process::id(), Ordering::Release);
     if session_state::is_active()
-        && let Some(prepared) = Prepared::new()
+        && let Some(prepared) = Prepared::new(example)
     {
         PREPARED.store(Box::into_raw(Box::new(prepared)), Ordering::Release);
     }
@@ -211,14 +170,16 @@ impl CrashClaim {
         Self(())
     }
 
-    /// Records the crash. Without `with_stack`, the stack is the address of the crash alone. False
-    /// if there is no session or no room. For signal handlers; needs about 16 KiB of stack.
+    /// Records the crash with a payload of the type of the example. Without `with_stack`, the stack
+    /// is the address of the crash alone. False if there is no session or no room. For signal
+    /// handlers; needs about 16 KiB of stack.
     ///
     /// # Safety
-    /// `context` is the one that the kernel passed to a handler that still runs on this thread.
+    /// `context` has the registers that the kernel passed to a handler that still runs on this
+    /// thread.
     pub unsafe fn record(
         &mut self,
-        facts: &CrashFacts,
+        payload: &impl ProfilerMarker,
         context: *const libc::ucontext_t,
         with_stack: bool,
     ) -> bool {
@@ -232,14 +193,14 @@ impl CrashClaim {
             return false;
         }
         // SAFETY: the caller's promise.
-        unsafe { prepared.record(facts, context, with_stack) }
+        unsafe { prepared.record(payload, context, with_stack) }
     }
 }
 
 impl Prepared {
-    fn new() -> Option<Self> {
+    fn new(example: &impl ProfilerMarker) -> Option<Self> {
         let chunk = ReservedChunk::take(CRASH_THREAD, CHUNK_BYTES)?;
-        match Self::sites(chunk.manager()) {
+        match Self::sites(chunk.manager(), example) {
             Some((crash, open)) => Some(Self {
                 chunk,
                 crash,
@@ -255,19 +216,11 @@ impl Prepared {
     }
 
     /// The call sites of the two kinds of markers.
-    fn sites(manager: &ChunkManager) -> Option<(Site, Site)> {
+    fn sites(manager: &ChunkManager, example: &impl ProfilerMarker) -> Option<(Site, Site)> {
         let tag = manager.tag();
         let site = |number: DefinitionId| Site { number, tag };
-        let example = CrashMarker {
-            signal: "",
-            reason: "",
-            address: "",
-            registers: "",
-        };
         let category = || (&CRASHES).into();
-        let crash = CRASH.define(manager, category(), |manager| {
-            define_type(manager, &example)
-        });
+        let crash = CRASH.define(manager, category(), |manager| define_type(manager, example));
         let open = OPEN.define(manager, category(), no_type);
         Some((site(crash.ok()?), site(open.ok()?)))
     }
@@ -278,12 +231,20 @@ impl Prepared {
     /// As there.
     unsafe fn record(
         &mut self,
-        facts: &CrashFacts,
+        payload: &impl ProfilerMarker,
         context: *const libc::ucontext_t,
         with_stack: bool,
     ) -> bool {
         let at = Timestamp::now();
         let own = sys::current_thread_id();
+        let name = system_name();
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+        self.chunk.ensure_row(NewThread {
+            tid: own,
+            is_main: false,
+            name: name.to_str().unwrap_or_default(),
+            at,
+        });
         let captured = match with_stack {
             // SAFETY: the caller's promise.
             true => unsafe { self.room.take(context) },
@@ -298,21 +259,12 @@ impl Prepared {
             _ => self.room.frames(captured),
         };
         let labels = self.labels.get(..labels).unwrap_or_default();
-        // SAFETY: the caller's promise.
-        let registers = unsafe { registers_text(context) };
-        let address = address_text(facts.address);
-        let payload = CrashMarker {
-            signal: facts.signal,
-            reason: facts.reason,
-            address: address.text(),
-            registers: registers.text(),
-        };
         let front = marker_front(self.crash, at, own);
         let entry = (native, labels, captured.cut);
-        let is_recorded = add(&mut self.chunk, front, entry, &payload) || {
+        let is_recorded = add(&mut self.chunk, front, entry, payload) || {
             // An earlier crash that the program has survived is in the way.
             self.chunk.restart(at);
-            add(&mut self.chunk, front, entry, &payload)
+            add(&mut self.chunk, front, entry, payload)
         };
         self.record_open_labels(at, own);
         is_recorded
@@ -337,6 +289,14 @@ impl Prepared {
             }
         });
     }
+}
+
+/// The name that the system has for the calling thread.
+fn system_name() -> [u8; 17] {
+    let mut name = [0; 17];
+    // SAFETY: the system writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
 }
 
 /// Copies the open labels of a thread; returns their number.
@@ -366,7 +326,7 @@ fn add(
     chunk: &mut ReservedChunk,
     front: Front,
     (native, labels, cut): (&[PlacedFrame], &[PlacedFrame], bool),
-    payload: &CrashMarker<'_>,
+    payload: &impl ProfilerMarker,
 ) -> bool {
     chunk.add(front, |room: PayloadBuffer<'_>| {
         let frames = merge(native, labels.iter().copied(), cut);
@@ -384,68 +344,17 @@ fn add(
     })
 }
 
-/// A text in memory of fixed size; what does not fit is left out.
-struct FixedText<const N: usize> {
-    bytes: [u8; N],
-    len: usize,
-}
-
-impl<const N: usize> FixedText<N> {
-    const fn new() -> Self {
-        Self {
-            bytes: [0; N],
-            len: 0,
-        }
-    }
-
-    fn text(&self) -> &str {
-        let bytes = self.bytes.get(..self.len).unwrap_or_default();
-        std::str::from_utf8(bytes).unwrap_or_default()
-    }
-}
-
-impl<const N: usize> Write for FixedText<N> {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.len.saturating_add(text.len());
-        let place = self.bytes.get_mut(self.len..end).ok_or(std::fmt::Error)?;
-        place.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
-}
-
-fn address_text(address: Option<u64>) -> FixedText<32> {
-    let mut text = FixedText::new();
-    if let Some(address) = address {
-        let _ = write!(text, "{address:#x}"); // fits
-    }
-    text
-}
-
-/// The registers, such as `rip=0x1 rsp=0x2`.
-///
-/// # Safety
-/// As for [`CrashClaim::record`].
-unsafe fn registers_text(context: *const libc::ucontext_t) -> FixedText<REGISTERS_BYTES> {
-    let mut text = FixedText::new();
-    // SAFETY: the caller's promise.
-    for (index, (name, value)) in unsafe { all_registers(context) }.into_iter().enumerate() {
-        let separator = if index == 0 { "" } else { " " };
-        let _ = write!(text, "{separator}{name}={value:#x}"); // fits
-    }
-    text
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::marker::Text;
     use crate::session::{self, SessionParams, StartOptions, alone_in_tests};
 
     #[test]
     fn a_claim_excludes_other_threads_and_shows_a_crash_within_the_handler() {
         let _alone = alone_in_tests();
         session::start(SessionParams::default(), StartOptions::default()).unwrap();
-        prepare();
+        prepare(&Text { name: "" });
         let Claimed::Mine(mine) = claim() else {
             panic!("there is no other crash");
         };
@@ -456,16 +365,7 @@ mod tests {
         drop(mine);
         assert!(!is_claimed());
         session::stop();
-        prepare();
+        prepare(&Text { name: "" });
         assert!(matches!(claim(), Claimed::Off), "no session runs");
-    }
-
-    #[test]
-    fn a_text_that_does_not_fit_is_left_out() {
-        let mut text = FixedText::<4>::new();
-        assert!(write!(text, "ab").is_ok() && write!(text, "cde").is_err());
-        assert_eq!(text.text(), "ab");
-        assert_eq!(address_text(Some(u64::MAX)).text(), "0xffffffffffffffff");
-        assert_eq!(address_text(None).text(), "");
     }
 }

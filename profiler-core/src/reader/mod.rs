@@ -10,7 +10,6 @@
 //! `pool::slot` and `pool::definitions`.
 
 mod chunk;
-mod crash;
 mod definitions;
 mod directory;
 mod follow;
@@ -22,7 +21,6 @@ mod source;
 pub(crate) mod tables;
 
 pub use chunk::{ChunkBuffer, Entries};
-pub use crash::CrashInfo;
 pub use definitions::{Definitions, MarkerType};
 pub use directory::ChunkInfo;
 pub use follow::{ChunkIdentity, Followed, Follower, Progress};

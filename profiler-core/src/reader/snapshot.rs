@@ -134,11 +134,16 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(definitions::read(&self.source, &self.header.layout)?)
     }
 
-    /// Whether there are entries in a row of this name. Costs the rows and the directory.
-    pub(super) fn has_entries_of(&self, name: &str) -> Result<bool, ReadError> {
+    /// Whether the process has recorded a crash. Costs the rows and the directory.
+    ///
+    /// # Errors
+    /// When the source can no longer be read.
+    pub fn has_crash(&self) -> Result<bool, ReadError> {
         let threads = self.counts_with_chunks()?.threads;
-        let mut named = threads.iter().filter(|thread| thread.name == name);
-        Ok(named.any(|thread| thread.chunks.iter().any(|chunk| chunk.entries > 0)))
+        let has_entries = |thread: &ThreadInfo| thread.chunks.iter().any(|chunk| chunk.entries > 0);
+        Ok(threads
+            .iter()
+            .any(|row| row.is_of_crash() && has_entries(row)))
     }
 
     /// Reads consistent counts and chunks: retries if a busy writer left gaps between the chunks,

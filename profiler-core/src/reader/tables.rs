@@ -83,7 +83,12 @@ impl ThreadInfo {
 
     /// Whether it only records entries of other threads: samples, or a crash.
     pub fn is_servant(&self) -> bool {
-        self.name == SAMPLER_THREAD || self.name == CRASH_THREAD
+        self.name == SAMPLER_THREAD || self.is_of_crash()
+    }
+
+    /// Whether it is the row of the entries that the handler of a crash writes.
+    pub fn is_of_crash(&self) -> bool {
+        self.name == CRASH_THREAD
     }
 
     /// Whether an entry was being written.

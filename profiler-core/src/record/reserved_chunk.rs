@@ -97,6 +97,15 @@ impl ReservedChunk {
         self.own.try_tail(front, "", &mut encode) == Ok(true)
     }
 
+    /// Makes sure that a thread has a row, which entries for it belong to. For signal handlers.
+    pub(crate) fn ensure_row(&self, thread: NewThread<'_>) {
+        let manager = self.manager();
+        let mut alive = manager.threads.alive(manager.pool());
+        if !alive.any(|(_, row)| row.tid == thread.tid) {
+            let _ = manager.threads.add(manager.pool(), thread); // without one, the entries stay here
+        }
+    }
+
     /// Evicts the entries of the chunk, which then has room again. For signal handlers.
     pub(crate) fn restart(&mut self, now: Timestamp) {
         let pool = self.context.manager.pool();

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use profiler_core::internal::reader::CrashInfo;
+use profiler_gecko::model::CrashInfo;
 use serde::Serialize;
 
 use super::panic_text::one_line;

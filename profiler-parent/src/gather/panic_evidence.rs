@@ -22,6 +22,7 @@
 //! names the latest crash that the process has recorded. If the end is not known, it says *after*.
 
 use profiler_core::internal::reader::{ByteSource, PanicInfo, PoolReader, Snapshot};
+use profiler_gecko::model::CrashInfo;
 
 use super::crash_text::CrashText;
 use super::panic_text::PanicText;
@@ -74,7 +75,7 @@ impl PanicEvidence {
     /// Reads a pool. A pool that cannot be read gives no evidence. Costs a few pages and the
     /// directory, and a snapshot and a chunk for each panic and for a crash if there are any.
     pub(crate) fn read<S: ByteSource>(reader: &PoolReader<S>) -> Self {
-        let crash = reader.crash().ok().flatten();
+        let crash = CrashInfo::latest(reader).ok().flatten();
         Self {
             panics: suspects(reader),
             crash: crash.as_ref().map(CrashText::new),

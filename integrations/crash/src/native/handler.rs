@@ -6,13 +6,14 @@
 #![allow(unsafe_code)]
 
 use libc::c_int;
-use profiler_core::internal::crash_note::CrashFacts;
 use profiler_sys::keeping_errno;
 
 use super::actions::before;
 use super::cause::Cause;
+use super::crash_marker::CrashFacts;
 use super::passing_on::pass_on;
 use super::recording::record;
+use super::registers::stack_pointer;
 
 /// The handler of all signals of crashes.
 ///
@@ -50,26 +51,4 @@ unsafe fn note(signal: c_int, cause: Cause, context: *const libc::ucontext_t) {
     };
     // SAFETY: the caller's promise.
     unsafe { record(signal, facts, context) };
-}
-
-/// The stack pointer of the interrupted thread.
-///
-/// # Safety
-/// As for [`note`].
-#[cfg(target_arch = "x86_64")]
-unsafe fn stack_pointer(context: *const libc::ucontext_t) -> u64 {
-    // SAFETY: the caller's promise.
-    let registers = unsafe { &(*context).uc_mcontext.gregs };
-    let index = usize::try_from(libc::REG_RSP).unwrap_or(usize::MAX);
-    registers.get(index).map_or(0, |word| word.cast_unsigned())
-}
-
-/// The stack pointer of the interrupted thread.
-///
-/// # Safety
-/// As for [`note`].
-#[cfg(target_arch = "aarch64")]
-unsafe fn stack_pointer(context: *const libc::ucontext_t) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe { (*context).uc_mcontext.sp }
 }

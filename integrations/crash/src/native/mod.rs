@@ -3,17 +3,20 @@
 mod actions;
 mod alternate_stack;
 mod cause;
+mod crash_marker;
 mod handler;
 mod own_stack;
 mod passing_on;
 mod recording;
+mod registers;
 
 use std::sync::{Mutex, PoisonError};
 
-use profiler_core::internal::crash_note::prepare;
+use profiler_core::internal::crash_note;
 use profiler_core::session;
 
 use self::actions::SIGNALS;
+use self::crash_marker::CrashMarker;
 use self::handler::on_crash;
 use crate::error::CrashError;
 
@@ -39,6 +42,11 @@ pub(crate) fn install() -> Result<(), CrashError> {
 /// See [`crate::prepare_thread`].
 pub(crate) fn prepare_thread() -> Result<(), CrashError> {
     alternate_stack::give().map_err(CrashError::AlternateStack)
+}
+
+/// Prepares for a crash in the running session, or releases what an earlier one had.
+fn prepare() {
+    crash_note::prepare(&CrashMarker::EXAMPLE);
 }
 
 /// Prepares on a thread of its own: the calling thread may have a small stack. Without a session,

@@ -10,8 +10,9 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_int;
-use profiler_core::internal::crash_note::{Claimed, CrashClaim, CrashFacts, claim, is_claimed};
+use profiler_core::internal::crash_note::{Claimed, CrashClaim, claim, is_claimed};
 
+use super::crash_marker::{CrashFacts, CrashMarker, address_text, registers_text};
 use super::own_stack::OwnStack;
 use super::passing_on::die_now;
 
@@ -88,7 +89,7 @@ unsafe fn record_with(
     };
     // SAFETY: this thread holds the claim, so it alone uses the stack; the registers of the context
     // are valid.
-    let _ = unsafe { STACK.run(|| mine.record(&facts, copy, true)) };
+    let _ = unsafe { STACK.run(|| write(&mut mine, &facts, copy, true)) };
 }
 
 /// The end of the registers in the structure.
@@ -105,9 +106,32 @@ fn record_nested() -> ! {
         let mut claim = unsafe { CrashClaim::of_nested() };
         let context = present.context.as_ptr();
         // SAFETY: only the first nested crash comes here. The registers of the context are valid.
-        let _ = unsafe { NESTED_STACK.run(|| claim.record(&present.facts, context, false)) };
+        let _ = unsafe { NESTED_STACK.run(|| write(&mut claim, &present.facts, context, false)) };
     }
     die_now(present.signal)
+}
+
+/// Writes the crash into the pool.
+///
+/// # Safety
+/// `context` has the registers that the kernel passed to a handler that still runs on this thread.
+unsafe fn write(
+    claim: &mut CrashClaim,
+    facts: &CrashFacts,
+    context: *const libc::ucontext_t,
+    with_stack: bool,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let registers = unsafe { registers_text(context) };
+    let address = address_text(facts.address);
+    let marker = CrashMarker {
+        signal: facts.signal,
+        reason: facts.reason,
+        address: address.text(),
+        registers: registers.text(),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { claim.record(&marker, context, with_stack) }
 }
 
 /// Waits a millisecond while another thread records.
