@@ -38,7 +38,7 @@ fn allocate_and_crash() {
     while IS_LOCKED.swap(true, Ordering::AcqRel) {
         spin_loop();
     }
-    black_box(crate::ways::read_address(0x10) + 1);
+    crate::ways::fall(0x10);
 }
 
 /// Crashes in an allocation, which holds the lock of the allocator.

@@ -1,12 +1,11 @@
 //! Forked processes, which record nothing.
 
-use std::hint::black_box;
 use std::process::exit;
 
 use test_support::own_process;
 
 use crate::children::{crashed, ran};
-use crate::ways::read_address;
+use crate::ways::fall;
 
 /// Forks; the forked process runs `body`. Returns its status.
 fn forked(body: impl FnOnce()) -> i32 {
@@ -27,7 +26,7 @@ fn forked(body: impl FnOnce()) -> i32 {
 fn a_crash_of_a_forked_process_ends_it_and_is_not_that_of_its_parent() {
     own_process!();
     let ended = ran(|| {
-        let status = forked(|| drop(black_box(read_address(0xa0))));
+        let status = forked(|| fall(0xa0));
         let is_crash = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV;
         let status = forked(|| std::process::abort());
         let is_abort = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT;
@@ -48,7 +47,7 @@ fn a_crash_of_the_parent_after_a_fork_is_recorded() {
         || {
             let status = forked(|| {});
             assert_eq!(libc::WEXITSTATUS(status), 9);
-            black_box(read_address(0xb0) + 1);
+            fall(0xb0);
         },
     );
     assert_eq!(ended.crash().address, "0xb0");

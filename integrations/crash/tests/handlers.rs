@@ -8,7 +8,7 @@ use libc::c_int;
 use test_support::own_process;
 
 use crate::children::{crashed, ran};
-use crate::ways::read_address;
+use crate::ways::fall;
 
 /// Installs a handler.
 fn handle(signal: c_int, handler: usize, flags: c_int) {
@@ -37,10 +37,7 @@ fn an_earlier_handler_is_called_with_the_arguments_of_the_system() {
     own_process!();
     let handler = exit_with_the_address as *const () as usize;
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    let ended = crashed(
-        || handle(libc::SIGSEGV, handler, flags),
-        || drop(black_box(read_address(0x60))),
-    );
+    let ended = crashed(|| handle(libc::SIGSEGV, handler, flags), || fall(0x60));
     assert_eq!(ended.status.code(), Some(42));
     let crash = ended.crash();
     assert_eq!(
@@ -61,10 +58,7 @@ fn a_handler_that_asks_for_one_call_is_called_once() {
     let handler = count as *const () as usize;
     let flags = libc::SA_RESETHAND;
     // The instruction crashes again after the handler, with the default action.
-    let ended = crashed(
-        || handle(libc::SIGSEGV, handler, flags),
-        || drop(black_box(read_address(0x70))),
-    );
+    let ended = crashed(|| handle(libc::SIGSEGV, handler, flags), || fall(0x70));
     assert_eq!(ended.signal(), Some(libc::SIGSEGV));
     assert_eq!(ended.crash().address, "0x70");
 }
@@ -100,7 +94,7 @@ fn after_many_faults_that_the_program_survived_a_crash_is_recorded() {
                 // SAFETY: the handler returns.
                 unsafe { libc::raise(libc::SIGABRT) };
             }
-            black_box(read_address(0x80) + 1);
+            fall(0x80);
         },
     );
     let told = "SIGSEGV: address not mapped, at 0x80";
@@ -144,14 +138,14 @@ fn a_second_installation_changes_nothing_and_a_later_handler_is_an_error() {
 fn a_thread_without_an_alternate_stack_is_recorded() {
     own_process!();
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
-        black_box(read_address(0x90) + 1);
+        fall(0x90);
         std::ptr::null_mut()
     }
     let ended = crashed(
         || {},
         || {
             let mut thread = 0;
-            let null = std::ptr::null_mut();
+            let null = std::ptr::null_mut::<libc::c_void>();
             // SAFETY: starts a thread, and waits for it.
             let failed = unsafe { libc::pthread_create(&raw mut thread, null.cast(), body, null) };
             assert_eq!(failed, 0);

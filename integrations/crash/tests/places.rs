@@ -1,14 +1,13 @@
 //! Crashes in places where little is possible: in the allocator, in the recorder, in a handler, and
 //! in two threads at once.
 
-use std::hint::black_box;
 use std::sync::Barrier;
 
 use profiler_core::{label, marker};
 use test_support::own_process;
 
 use crate::children::{crashed, ran, stack};
-use crate::ways::{crash, read_address};
+use crate::ways::{crash, fall};
 
 #[test]
 fn a_crash_in_the_allocator_waits_for_nothing() {
@@ -69,6 +68,7 @@ fn the_open_labels_of_all_threads_are_recorded() {
             std::thread::scope(|scope| {
                 let other = std::thread::Builder::new().name("other".to_owned());
                 let body = || {
+                    marker!("begins");
                     let _label = label!("other work");
                     barrier.wait();
                     barrier.wait();
@@ -76,7 +76,7 @@ fn the_open_labels_of_all_threads_are_recorded() {
                 other.spawn_scoped(scope, body).unwrap();
                 let _label = label!("own work");
                 barrier.wait();
-                black_box(read_address(0x50) + 1);
+                fall(0x50);
             });
         },
     );

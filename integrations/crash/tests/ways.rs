@@ -53,7 +53,7 @@ pub(crate) const WAYS: &[Way] = &[
         SEGV,
         "address not mapped, at 0x10",
         "read_address",
-        || drop(black_box(read_address(0x10))),
+        || fall(0x10),
     ),
     way(
         "write",
@@ -92,7 +92,7 @@ pub(crate) const WAYS: &[Way] = &[
         execute_breakpoint,
     ),
     way("overflow", SEGV, "stack overflow, at 0x", "recurse", || {
-        drop(recurse(1))
+        let _ = black_box(recurse(1));
     }),
     way(
         "overflow of a thread",
@@ -148,9 +148,14 @@ pub(crate) fn crash(name: &str) {
 }
 
 #[inline(never)]
-pub(crate) fn read_address(address: usize) -> u64 {
+fn read_address(address: usize) -> u64 {
     // SAFETY: none: it crashes, as it should.
     black_box(unsafe { black_box(address as *const u64).read_volatile() }) + 1
+}
+
+/// Reads from an address without memory.
+pub(crate) fn fall(address: usize) {
+    black_box(read_address(address) + 1);
 }
 
 #[inline(never)]
@@ -289,7 +294,7 @@ impl Serialize for Falls {
         static CALLS: AtomicU64 = AtomicU64::new(0);
         // The first call asks for the keys.
         if CALLS.fetch_add(1, Ordering::Relaxed) > 0 {
-            black_box(read_address(0x20) + 1);
+            fall(0x20);
         }
         profiler_core::marker::Text { name: "" }.serialize(serializer)
     }
@@ -308,7 +313,7 @@ fn crash_in_recorder() {
 }
 
 extern "C" fn on_signal(_: c_int) {
-    black_box(read_address(0x30) + 1);
+    fall(0x30);
 }
 
 fn crash_in_handler() {
@@ -324,7 +329,7 @@ fn crash_twice() {
         scope.spawn(|| {
             let _label = label!("waits");
             barrier.wait();
-            black_box(read_address(0x40) + 1);
+            fall(0x40);
         });
         barrier.wait();
         execute_illegal();
