@@ -14,8 +14,8 @@ pub enum CrashError {
         /// The reason.
         error: io::Error,
     },
-    /// Another handler has replaced the one of this crate. Installing it again could call the two in
-    /// a circle.
+    /// Another handler has replaced the one of this crate. Installing it again could call the two
+    /// in a circle.
     #[error("another handler has replaced the one for signal {signal}")]
     Replaced {
         /// The signal.

@@ -36,17 +36,17 @@
 //! # The order of handlers
 //! Call `install` after the program has installed handlers that end the process, such as those of a
 //! crash reporter: they are called after the crash was recorded. Call it *before* a runtime that
-//! handles faults as a part of its work, such as a virtual machine of Java or of WebAssembly: such a
-//! runtime passes on the faults that are not its own. In the other order, each of its faults takes
-//! the time of a crash, and is a marker. A handler that is installed later and does not call the
-//! earlier one replaces this crate's; `install` then returns [`CrashError::Replaced`].
+//! handles faults as a part of its work, such as a virtual machine of Java or of WebAssembly: such
+//! a runtime passes on the faults that are not its own. In the other order, each of its faults
+//! takes the time of a crash, and is a marker. A handler that is installed later and does not call
+//! the earlier one replaces this crate's; `install` then returns [`CrashError::Replaced`].
 //!
 //! # Stacks
-//! The handler runs on the alternate signal stack of the thread, and takes the stack of the crash on
-//! a stack of its own. The threads of the standard library have an alternate stack. [`install`] gives
-//! one to the calling thread if it has none, and [`prepare_thread`] to any other thread. In a thread
-//! without an alternate stack, a crash is recorded on its own stack, and an overflow of the stack is
-//! not recorded: the system ends the process before any handler runs.
+//! The handler runs on the alternate signal stack of the thread, and takes the stack of the crash
+//! on a stack of its own. The threads of the standard library have an alternate stack. [`install`]
+//! gives one to the calling thread if it has none, and [`prepare_thread`] to any other thread. In a
+//! thread without an alternate stack, a crash is recorded on its own stack, and an overflow of the
+//! stack is not recorded: the system ends the process before any handler runs.
 //!
 //! The stack is unwound while the session walks stacks, as it does by default. Otherwise it has one
 //! frame, the address of the crash. Frames in libraries that were loaded less than about 100 ms
@@ -55,7 +55,8 @@
 //! # Limitations
 //! - Without a session, and in a forked child that has not begun anew, a crash is not recorded. The
 //!   child of a `vfork` records nothing.
-//! - Crashes of several threads at the same time are recorded one after the other. A thread waits at
+//! - Crashes of several threads at the same time are recorded one after the other. A thread waits
+//!   at
 //!   most two seconds for another one.
 //! - A crash within the recording of a crash is recorded without a stack, and then ends the process
 //!   with the signal of the first one. Earlier handlers are not called.
@@ -70,8 +71,8 @@
 //! A program that does not crash has no cost, except for 32 KiB of the session's memory and about
 //! 120 KiB of its own. A crash takes about a millisecond.
 //!
-//! Linux on x86-64 and aarch64. On other systems, and without the feature `enabled`, the functions do
-//! nothing.
+//! Linux on x86-64 and aarch64. On other systems, and without the feature `enabled`, the functions
+//! do nothing.
 
 #![cfg_attr(
     not(test),
@@ -115,8 +116,8 @@ pub fn install() -> Result<(), CrashError> {
 }
 
 /// Gives the calling thread an alternate signal stack if it has none, so that an overflow of its
-/// stack is recorded. Threads of the standard library have one. The memory is kept until the process
-/// ends.
+/// stack is recorded. Threads of the standard library have one. The memory is kept until the
+/// process ends.
 ///
 /// # Errors
 /// [`CrashError::AlternateStack`].

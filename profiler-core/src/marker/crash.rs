@@ -10,9 +10,9 @@
 //!                                                       `PREPARED` is its own
 //! ```
 //!
-//! Invariants: what a handler calls takes no lock, waits for nothing, allocates nothing and reads no
-//! thread-local. A forked child that has not begun anew records nothing, and the child of a `vfork`,
-//! which shares this memory, neither.
+//! Invariants: what a handler calls takes no lock, waits for nothing, allocates nothing and reads
+//! no thread-local. A forked child that has not begun anew records nothing, and the child of a
+//! `vfork`, which shares this memory, neither.
 
 #![allow(unsafe_code)]
 

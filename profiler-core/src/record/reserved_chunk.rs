@@ -102,7 +102,8 @@ impl ReservedChunk {
         let manager = self.manager();
         let mut alive = manager.threads.alive(manager.pool());
         if !alive.any(|(_, row)| row.tid == thread.tid) {
-            let _ = manager.threads.add(manager.pool(), thread); // without one, the entries stay here
+            // Without a row, the entries stay in the row of the chunk.
+            let _ = manager.threads.add(manager.pool(), thread);
         }
     }
 

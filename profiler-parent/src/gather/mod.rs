@@ -3,8 +3,8 @@
 //! and whether a process has died of a panic or a crash (`panic_evidence`). Used by captures, and for
 //! processes that have ended.
 
-pub mod json_check;
 pub(crate) mod crash_text;
+pub mod json_check;
 pub(crate) mod panic_evidence;
 pub(crate) mod panic_text;
 pub mod state;

@@ -139,7 +139,8 @@ pub(super) fn set_default(signal: c_int) {
     let _ = set(signal, &action); // the system refuses no default of these signals
 }
 
-/// Gives a signal its earlier action, if ours is there; returns whether it was. For signal handlers.
+/// Gives a signal its earlier action, if ours is there; returns whether it was. For signal
+/// handlers.
 pub(super) fn put_back(signal: c_int) -> bool {
     exchange(signal, |actions| (&actions.ours, &actions.before))
 }
