@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio, exit};
 
+use profiler_core::marker;
 use profiler_parent::Session;
 use serde_json::Value;
 use test_support::own_process;
@@ -49,6 +50,7 @@ fn run(is_recorded: bool, prepare: impl FnOnce(), crash: impl FnOnce()) -> ! {
     if is_recorded {
         profiler_crash::install().unwrap();
     }
+    marker!("begins");
     crash();
     exit(0)
 }

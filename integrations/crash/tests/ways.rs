@@ -121,7 +121,7 @@ pub(crate) const WAYS: &[Way] = &[
         "allocator",
         SEGV,
         "address not mapped, at 0x10",
-        "allocate_and_crash",
+        "alloc",
         allocator::crash,
     ),
     way(
@@ -257,13 +257,22 @@ fn jump_nowhere() {
 /// Overwrites the stack from here out, and returns to an address that is not mapped.
 #[inline(never)]
 fn smash_stack() {
-    let here = 0_u64;
-    let start = (&raw const here).cast_mut();
+    let start: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: copies a register.
+    unsafe {
+        std::arch::asm!("mov {}, rsp", out(reg) start)
+    };
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: copies a register.
+    unsafe {
+        std::arch::asm!("mov {}, sp", out(reg) start)
+    };
     for word in 0..512 {
+        let place = black_box(start + word * 8) as *mut u64;
         // SAFETY: none: it destroys the stack, as it should.
-        unsafe { start.add(word).write_volatile(0x4242) };
+        unsafe { place.write_volatile(0x4242) };
     }
-    black_box(here);
 }
 
 /// Loses the stack pointer.
