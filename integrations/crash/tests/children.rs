@@ -61,6 +61,7 @@ fn ended(role: &str) -> Ended {
     let session = Session::builder().start().unwrap();
     let mut command = own_process::child(role);
     command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.current_dir(directory.path()); // for a core dump
     let mut child = session.spawn("child", command).unwrap();
     let status = child.wait().unwrap();
     let report = session.capture().save(&path).unwrap();

@@ -68,3 +68,25 @@ fn an_overflow_in_a_named_thread_is_on_that_thread() {
         "{crash:?}"
     );
 }
+
+/// Allows core dumps, as far as the system does.
+fn allow_core_dumps() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes the limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) };
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: reads the limit.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
+}
+
+/// The statuses that are compared have the flag of a core dump.
+#[test]
+fn a_core_dump_is_made_as_without_the_handlers() {
+    own_process!();
+    let ended = crashed(allow_core_dumps, || crate::ways::crash("sent"));
+    assert_eq!(ended.signal(), Some(libc::SIGILL));
+    assert!(ended.verdict.contains("SIGILL"), "{}", ended.verdict);
+}
