@@ -8,6 +8,7 @@ use clap::Args;
 use profiler_parent::recover::{PassedOver, Survey, survey};
 
 use crate::console::{complain, say};
+use crate::crash_row::CrashRow;
 use crate::process_row::Row;
 use crate::profile::{self, Time, Wanted};
 use crate::progress::ProgressLine;
@@ -15,6 +16,8 @@ use crate::report::Report;
 
 /// Shows the content of a profile or a pool directory: processes, threads, and what happened to all
 /// entries
+///
+/// If a process has recorded its crash, the crash comes first, with the functions on its stack.
 ///
 /// For a profile, the numbers are those of its own log. For the pool directory of a running or dead
 /// session, they are the present numbers of the pools, with the memory that the pools hold. For
@@ -72,8 +75,11 @@ fn of_pools(survey: Survey) -> Report {
     let first = processes.iter().map(|process| process.recorded_ns.0).min();
     let last = processes.iter().map(|process| process.recorded_ns.1).max();
     let millis = |ns: i64| ns as f64 / 1e6;
+    let rows: Vec<Row> = processes.iter().map(Row::of_surveyed).collect();
+    let crash = |row: &Row| CrashRow::of(&row.name, row.pid, &row.verdict);
     Report {
         kind: "pools",
+        crashes: rows.iter().filter_map(crash).collect(),
         samples: None,
         pushed: Vec::new(),
         observed: None,
@@ -88,6 +94,6 @@ fn of_pools(survey: Survey) -> Report {
             .into_iter()
             .map(|PassedOver { name, why }| (name, why))
             .collect(),
-        processes: processes.iter().map(Row::of_surveyed).collect(),
+        processes: rows,
     }
 }

@@ -10,6 +10,7 @@ mod capture;
 mod capture_socket;
 mod columns;
 mod console;
+mod crash_row;
 mod diff;
 mod export;
 mod fleet;

@@ -6,6 +6,7 @@ use profiler_reader::{Nameless, ObservedTimeLog, PushedBatches, PushedLog};
 use serde::Serialize;
 
 use crate::console::say;
+use crate::crash_row::CrashRow;
 use crate::plain::plain;
 use crate::process_row::Row;
 use crate::process_table::print_table;
@@ -53,6 +54,9 @@ pub(crate) struct TopFunction {
 pub(crate) struct Report {
     /// `profile` or `pools`.
     pub(crate) kind: &'static str,
+    /// The crashes that processes have recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) crashes: Vec<CrashRow>,
     pub(crate) processes: Vec<Row>,
     /// Its first and last time, in milliseconds since the session's start.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,6 +87,10 @@ pub(crate) struct Report {
 impl Report {
     /// Prints it as a table.
     pub(crate) fn print(&self) {
+        for crash in &self.crashes {
+            crash.lines().iter().for_each(|line| say(line));
+            say("");
+        }
         print_table(&self.processes);
         if let Some((first, last)) = self.range_ms {
             say(&format!(

@@ -11,6 +11,17 @@ pub mod codec {
     pub use crate::codec::{CodecError, MAX_ENCODED_BYTES, decode, encode, encode_into};
 }
 
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub mod crash_note {
+    //! See `marker::crash` in the sources: the crash of this process, in the pool.
+
+    pub use crate::marker::crash::{Claimed, CrashClaim, claim, is_claimed, prepare};
+}
+
 pub mod dead_pool {
     //! See `dead_pool` in the sources: the pool of a dead process.
 

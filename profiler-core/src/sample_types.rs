@@ -12,6 +12,10 @@ pub const MAX_FRAMES: usize = 1024;
 #[cfg(all(feature = "engine", unix))]
 pub(crate) const SAMPLER_THREAD: &str = "profiler-stacks";
 
+/// The name of the row of the entries that the handler of a crash writes.
+#[cfg(all(feature = "engine", unix))]
+pub(crate) const CRASH_THREAD: &str = "profiler-crash";
+
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {

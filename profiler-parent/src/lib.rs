@@ -50,6 +50,7 @@ pub use capture_on::{
     CaptureTrigger, Deaths, TriggeredCaptures,
 };
 pub use env_session::{EnvSession, EnvSessionError};
+pub use gather::crash_text::CrashText;
 pub use gather::panic_text::PanicText;
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};

@@ -69,6 +69,7 @@ fn record() {
 
 fn install_packages() -> anyhow::Result<()> {
     profiler_panic::install();
+    profiler_crash::install()?;
     tracing::subscriber::set_global_default(profiler_tracing::subscriber())?;
     profiler_log::alone().install(log::LevelFilter::Info)?;
     profiler_metrics::alone().install()?;

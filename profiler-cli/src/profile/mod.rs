@@ -8,6 +8,7 @@ pub(crate) mod blocks;
 mod call_paths;
 pub(crate) mod cost;
 pub(crate) mod counts;
+mod crashes;
 pub(crate) mod functions;
 mod stack_sums;
 
@@ -21,6 +22,7 @@ use crate::report::{Report, Samples, TopFunction};
 use blocks::Blocks;
 use cost::{Cost, Costs, sum};
 use counts::Head;
+use crashes::Crashes;
 use functions::{Collection, Function, Functions};
 
 /// The name of the row of samples without a stack.
@@ -86,7 +88,15 @@ pub(crate) fn read(
         }),
     };
     reader.threads(&mut collected)?;
-    Ok(report(reader.into_survey(), collected, wanted))
+    let mut crashes = Crashes::of(reader.survey());
+    if crashes.are_any() {
+        reader.threads(&mut crashes)?;
+    }
+    let report = report(reader.into_survey(), collected, wanted);
+    Ok(Report {
+        crashes: crashes.into_rows(),
+        ..report
+    })
 }
 
 fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {

@@ -117,6 +117,30 @@ fn both_forms_have_the_same_functions() {
 }
 
 #[test]
+fn a_recorded_crash_is_a_row_with_the_functions_of_its_stack() {
+    let verdict = "recovered: crashed with signal 11 (SIGSEGV): worker: SIGSEGV: address not \
+                   mapped, at 0x10";
+    let marker = r#"{"type":"Crash","signal":"SIGSEGV","cause":{"time":1,"stack":2}}"#;
+    let markers = r#"{"length":0,"data":[]}"#;
+    let with_marker = format!(
+        r#"{{"length":1,"name":[0],"startTime":[1],"endTime":[null],"phase":[0],"category":[0],"data":[{marker}]}}"#
+    );
+    let log = format!(
+        r#""profileGatheringLog":{{"1":{{"processes":[{{"name":"child","pid":2,"threads":1,
+        "recorded":1,"delivered":1,"evicted":0,"unfinished":0,"dropped":{{}},"verdict":"{verdict}"}}]}}}},"shared""#
+    );
+    let text = processed()
+        .replace(markers, &with_marker)
+        .replace(r#""shared""#, &log);
+    let report = read_text(&text, ALL);
+    let crash = &report.crashes[0];
+    assert_eq!((crash.process.as_str(), crash.pid), ("child", 2));
+    assert_eq!(crash.verdict, verdict);
+    assert_eq!(crash.stack, ["libc.so+0x10", "hot", "main"]);
+    assert!(read_text(&processed(), ALL).crashes.is_empty());
+}
+
+#[test]
 fn without_processor_times_functions_are_ranked_by_wall_time() {
     let text = processed().replace(
         r#""threadCPUDelta":"ns""#,

@@ -16,6 +16,12 @@ pub mod schema {
     pub use crate::schema::*;
 }
 
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub(crate) mod crash;
 mod fields;
 mod record;
 pub(crate) mod runtime_site;

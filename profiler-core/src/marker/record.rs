@@ -233,7 +233,7 @@ impl Drop for CountOnDrop<'_> {
 }
 
 /// A call site's number, and the tag of its pool.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Site {
     pub(super) number: DefinitionId,
     pub(super) tag: u64,

@@ -134,6 +134,18 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(definitions::read(&self.source, &self.header.layout)?)
     }
 
+    /// Whether the process has recorded a crash. Costs the rows and the directory.
+    ///
+    /// # Errors
+    /// When the source can no longer be read.
+    pub fn has_crash(&self) -> Result<bool, ReadError> {
+        let threads = self.counts_with_chunks()?.threads;
+        let has_entries = |thread: &ThreadInfo| thread.chunks.iter().any(|chunk| chunk.entries > 0);
+        Ok(threads
+            .iter()
+            .any(|row| row.is_of_crash() && has_entries(row)))
+    }
+
     /// Reads consistent counts and chunks: retries if a busy writer left gaps between the chunks,
     /// or moved the counts of an exited thread meanwhile.
     fn counts_with_chunks(&self) -> Result<EntryCountRows, ReadError> {

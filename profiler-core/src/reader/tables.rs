@@ -15,7 +15,7 @@ use crate::pool::layout::{
 };
 use crate::pool::live::exited_threads::{Moves, SUMS, sums};
 use crate::pool::live::{MAIN_THREAD, row};
-use crate::sample_types::SAMPLER_THREAD;
+use crate::sample_types::{CRASH_THREAD, SAMPLER_THREAD};
 use crate::time::Timestamp;
 
 /// A thread, with the chunks that hold its entries.
@@ -81,9 +81,14 @@ impl ThreadInfo {
             .max(self.sealed)
     }
 
-    /// Whether it is the thread that records the samples of the others.
-    pub fn is_sampler(&self) -> bool {
-        self.name == SAMPLER_THREAD
+    /// Whether it only records entries of other threads: samples, or a crash.
+    pub fn is_servant(&self) -> bool {
+        self.name == SAMPLER_THREAD || self.is_of_crash()
+    }
+
+    /// Whether it is the row of the entries that the handler of a crash writes.
+    pub fn is_of_crash(&self) -> bool {
+        self.name == CRASH_THREAD
     }
 
     /// Whether an entry was being written.

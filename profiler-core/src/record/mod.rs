@@ -14,6 +14,8 @@ pub(crate) mod pool_writer;
 pub(crate) mod reclaim;
 pub(crate) mod recorder;
 pub(crate) mod recorder_list;
+#[cfg_attr(profiler_portable, allow(dead_code))] // no crash is recorded on these systems
+pub(crate) mod reserved_chunk;
 pub(crate) mod session_state;
 pub(crate) mod thread_names;
 pub(crate) mod writer;

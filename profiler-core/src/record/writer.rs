@@ -387,7 +387,7 @@ pub(super) fn hand_over(
 }
 
 /// Limits chunks to a sixteenth of the allowance, so that data is dropped in small steps.
-fn largest_class(manager: &ChunkManager) -> u8 {
+pub(super) fn largest_class(manager: &ChunkManager) -> u8 {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let largest = (allowed / 16).max(manager.pool().layout().page);
     class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)

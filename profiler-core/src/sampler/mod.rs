@@ -57,6 +57,7 @@ native! {
     mod cadence;
     mod covered_time;
     mod callers;
+    pub(crate) mod crash_stack;
     mod sample_handler;
     mod sample_recorder;
     pub(crate) mod self_unwind;

@@ -153,6 +153,13 @@ pub(super) fn publish(snapshot: Option<Arc<ModuleSnapshot>>) -> Option<Arc<Modul
     )
 }
 
+/// The modules as of the last refresh of the sampler; `None` while no session walks stacks, and
+/// while the sampler changes them. Does not wait. The sampler's thread keeps them longer than the
+/// result, so its drop frees nothing.
+pub(super) fn current() -> Option<Arc<ModuleSnapshot>> {
+    CURRENT.try_read().ok()?.clone()
+}
+
 /// In a forked child that begins anew: forgets the modules that the parent's sampler has published,
 /// and the caches that threads of the parent were using.
 pub(super) fn forget_parent() {

@@ -71,6 +71,12 @@ fn forget_parent() {
     sampler::forget_parent();
     sampler::asked_waits::forget_parent();
     registry::forget_parent();
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    crate::marker::crash::forget_parent();
     span_number::forget_parent();
     switches::forget_parent();
     local::forget_parent();

@@ -38,7 +38,8 @@ impl Deaths {
     /// Whether a process that has ended like this is a sign.
     pub(super) const fn include(self, why: &Why) -> bool {
         match (self, why) {
-            (Self::All, _) | (_, Why::Crashed { .. } | Why::Panicked { .. }) => true,
+            (Self::All, _) => true,
+            (_, Why::Crashed { .. } | Why::CrashRecorded { .. } | Why::Panicked { .. }) => true,
             (Self::Failures, Why::Stopped { .. }) => true,
             (Self::Failures, Why::Exited { status }) => *status != 0,
             _ => false,

@@ -1,4 +1,4 @@
-//! Decides whether a process has died of a panic.
+//! Decides whether a process has died of a panic, or of a crash that it has recorded.
 //!
 //! Read once from the pool of a dead process, and asked for each verdict on the process. Deciding
 //! is pure. The rule:
@@ -17,18 +17,26 @@
 //! Otherwise the verdict mentions no panic: a panic that was caught is not the end of a process.
 //! Of several panics that qualify in the same way, the earliest one is named if the process cannot
 //! have survived it, because the others follow from it; otherwise the latest.
+//!
+//! If no panic is named, and a signal about an error of the process itself has ended it, the verdict
+//! names the latest crash that the process has recorded. If the end is not known, it says *after*.
 
 use profiler_core::internal::reader::{ByteSource, PanicInfo, PoolReader, Snapshot};
+use profiler_gecko::model::CrashInfo;
 
+use super::crash_text::CrashText;
 use super::panic_text::PanicText;
 use super::verdict::Why;
 
 /// The exit code of a Rust program whose main thread has panicked.
 const MAIN_PANICKED: i32 = 101;
 
-/// What the pool of a dead process says about its panics.
+/// What the pool of a dead process says about its panics and its latest crash.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PanicEvidence(Vec<Suspect>);
+pub(crate) struct PanicEvidence {
+    panics: Vec<Suspect>,
+    crash: Option<CrashText>,
+}
 
 /// A panic that may have ended the process.
 #[derive(Clone, Debug)]
@@ -64,19 +72,17 @@ impl End {
 }
 
 impl PanicEvidence {
-    /// Reads a pool. A pool that cannot be read gives no evidence. Costs a few pages, and a
-    /// snapshot and a chunk for each panic if there are any.
+    /// Reads a pool. A pool that cannot be read gives no evidence. Costs a few pages and the
+    /// directory, and a snapshot and a chunk for each panic and for a crash if there are any.
     pub(crate) fn read<S: ByteSource>(reader: &PoolReader<S>) -> Self {
-        let panics = reader.panics().unwrap_or_default();
-        if panics.is_empty() {
-            return Self::default();
+        let crash = CrashInfo::latest(reader).ok().flatten();
+        Self {
+            panics: suspects(reader),
+            crash: crash.as_ref().map(CrashText::new),
         }
-        let snapshot = reader.snapshot().ok();
-        let suspect = |panic| Suspect::new(panic, reader, snapshot.as_ref());
-        Self(panics.iter().map(suspect).collect())
     }
 
-    /// The reason for the end of the process: `why`, or the panic that has led to it.
+    /// The reason for the end of the process: `why`, or the panic or crash that has led to it.
     pub(crate) fn explain(&self, why: Why) -> Why {
         let found = End::of(&why).and_then(|end| self.find(end));
         match found {
@@ -85,20 +91,30 @@ impl PanicEvidence {
                 is_cause,
                 panic: suspect.text.clone(),
             },
-            None => why,
+            None => self.explain_crash(why),
+        }
+    }
+
+    fn explain_crash(&self, why: Why) -> Why {
+        match &self.crash {
+            Some(crash) if matches!(why, Why::Crashed { .. } | Why::Gone) => Why::CrashRecorded {
+                ended: Box::new(why),
+                crash: crash.clone(),
+            },
+            _ => why,
         }
     }
 
     /// The panic that the rule names, and whether it is known to be the cause.
     fn find(&self, end: End) -> Option<(&Suspect, bool)> {
-        let in_hook = self.0.iter().find(|one| one.in_hook);
+        let in_hook = self.panics.iter().find(|one| one.in_hook);
         if let Some(suspect) = in_hook {
             let is_failure = matches!(end, End::Code(_) | End::Abort);
             return Some((suspect, is_failure || suspect.ends_process));
         }
         let cause = match end {
             End::Code(MAIN_PANICKED) => self.latest(|one| one.is_main),
-            End::Abort | End::Unknown => self.0.iter().find(|one| one.ends_process),
+            End::Abort | End::Unknown => self.panics.iter().find(|one| one.ends_process),
             End::Code(_) | End::UnknownCode => None,
         };
         let before = || match end {
@@ -111,8 +127,19 @@ impl PanicEvidence {
     }
 
     fn latest(&self, is_meant: impl Fn(&Suspect) -> bool) -> Option<&Suspect> {
-        self.0.iter().rev().find(|one| is_meant(one))
+        self.panics.iter().rev().find(|one| is_meant(one))
     }
+}
+
+/// The panics that may have ended the process.
+fn suspects<S: ByteSource>(reader: &PoolReader<S>) -> Vec<Suspect> {
+    let panics = reader.panics().unwrap_or_default();
+    if panics.is_empty() {
+        return Vec::new();
+    }
+    let snapshot = reader.snapshot().ok();
+    let suspect = |panic| Suspect::new(panic, reader, snapshot.as_ref());
+    panics.iter().map(suspect).collect()
 }
 
 impl Suspect {
@@ -153,7 +180,11 @@ mod tests {
     }
 
     fn explained(suspects: &[Suspect], why: Why) -> String {
-        PanicEvidence(suspects.to_vec()).explain(why).to_string()
+        let evidence = PanicEvidence {
+            panics: suspects.to_vec(),
+            crash: None,
+        };
+        evidence.explain(why).to_string()
     }
 
     fn crashed(status: &str) -> Why {
@@ -231,6 +262,34 @@ mod tests {
         );
         let killed = crashed("signal 9 (SIGKILL)");
         assert_eq!(explained(&all, killed), "crashed with signal 9 (SIGKILL)");
+    }
+
+    #[test]
+    fn a_recorded_crash_is_named_only_if_a_crash_has_ended_the_process() {
+        let evidence = PanicEvidence {
+            panics: vec![caught("main")],
+            crash: Some(CrashText {
+                thread: "worker".to_owned(),
+                signal: "SIGSEGV".to_owned(),
+                reason: "address not mapped".to_owned(),
+                address: "0x10".to_owned(),
+            }),
+        };
+        let told = "worker: SIGSEGV: address not mapped, at 0x10";
+        let explained = |why| evidence.explain(why).to_string();
+        assert_eq!(
+            explained(crashed("signal 11 (SIGSEGV)")),
+            format!("crashed with signal 11 (SIGSEGV): {told}")
+        );
+        assert_eq!(
+            explained(Why::Gone),
+            format!("ended, with unknown status, after {told}")
+        );
+        assert_eq!(
+            explained(Why::Exited { status: 101 }),
+            "exited with code 101: main panicked at src/x.rs:3:5: message"
+        );
+        assert_eq!(explained(Why::Exited { status: 1 }), "exited with code 1");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl fmt::Display for PanicText {
 }
 
 /// Text without control characters, and with one space where there was any white space.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join(" ")

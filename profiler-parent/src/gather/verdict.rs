@@ -8,6 +8,7 @@ use std::process::ExitStatus;
 
 use serde::Serialize;
 
+use super::crash_text::CrashText;
 use super::panic_text::PanicText;
 
 /// How a process came into the profile.
@@ -104,6 +105,13 @@ pub enum Why {
         is_cause: bool,
         /// The panic.
         panic: PanicText,
+    },
+    /// A signal about an error of its own ended it, and `profiler-crash` has recorded the crash.
+    CrashRecorded {
+        /// How the process ended.
+        ended: Box<Self>,
+        /// The latest crash.
+        crash: CrashText,
     },
     /// Its memory cannot be read.
     Unreadable {
@@ -267,6 +275,10 @@ impl fmt::Display for Why {
             Self::Panicked { ended, panic, .. } => match **ended {
                 Self::Gone | Self::ExitedUnseen => write!(f, "{ended}, after {panic}"),
                 _ => write!(f, "{ended} after {panic}"),
+            },
+            Self::CrashRecorded { ended, crash } => match **ended {
+                Self::Gone => write!(f, "{ended}, after {crash}"),
+                _ => write!(f, "{ended}: {crash}"),
             },
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
         }

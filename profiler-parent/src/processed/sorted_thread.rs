@@ -52,7 +52,7 @@ impl SortedThread {
     /// Whether the thread `info` has recorded entries for other threads only, and has no rows
     /// itself. The sampler's thread may have lost all entries.
     pub(super) fn is_servant(&self, info: &ThreadInfo) -> bool {
-        (self.delivery.delivered > 0 || info.is_sampler())
+        (self.delivery.delivered > 0 || info.is_servant())
             && self.samples.is_empty()
             && self.allocations.is_empty()
             && self.markers == 0

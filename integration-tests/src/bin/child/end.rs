@@ -24,6 +24,9 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "quit" => quit(code()),
         "panic" => panic!("told to"),
         "panic-thread" => panic_in_thread(),
+        "crash-handlers" => profiler_crash::install()
+            .map(|()| "ok".to_owned())
+            .map_err(Into::into),
         "panic-hook" => {
             profiler_panic::install();
             Ok("ok".to_owned())

@@ -109,6 +109,10 @@ impl ProcessEnd {
             Why::Stopped { status } if is_request(status) => Self::Stopped,
             Why::Stopped { .. } => Self::Killed,
             Why::Crashed { .. } => Self::Crashed,
+            Why::CrashRecorded { ended, .. } => match **ended {
+                Why::Crashed { .. } => Self::Crashed,
+                _ => Self::Unknown,
+            },
             Why::Panicked { .. } => Self::Panicked,
             Why::Executed | Why::RecordsItself => Self::Executed,
             _ => Self::Unknown,

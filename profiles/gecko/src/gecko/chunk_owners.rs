@@ -90,7 +90,7 @@ impl<'a> ChunkOwners<'a> {
                 }
             }
             // The sampler's thread may have lost all its entries.
-            if !has_own && (is_servant || thread.is_sampler()) {
+            if !has_own && (is_servant || thread.is_servant()) {
                 owners.servants.insert(place);
             }
         }

@@ -11,6 +11,7 @@
 mod categories;
 mod counter_steps;
 mod counters;
+mod crash;
 mod host;
 mod incomplete;
 mod level;
@@ -31,6 +32,7 @@ pub use categories::{find_category, label_category, merge_categories};
 pub use counters::{
     CounterKind, CounterPoint, CounterPoints, MEMORY, is_counter_shown, resident_memory,
 };
+pub use crash::CrashInfo;
 pub use host::write_host;
 pub use incomplete::IncompleteProcess;
 pub use level::LevelUnit;
