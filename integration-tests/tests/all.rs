@@ -61,6 +61,8 @@ mod command_signals;
 mod command_view;
 mod command_view_code;
 mod control_liars;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod crashes;
 mod deaths;
 mod exact;
 mod exits;
