@@ -1,5 +1,5 @@
-//! Re-exports for the other crates of the workspace: engines, the `profiler` command, tests and fuzz
-//! targets.
+//! Re-exports for the other crates of the workspace: engines, the `profiler` command, tests and
+//! fuzz targets.
 //!
 //! Not for applications, and hidden in the documentation. Each item is named, so that this file
 //! shows what the other crates use. Invariant: every item that applications need has a path outside

@@ -220,8 +220,8 @@ impl LookTaken {
         }
     }
 
-    /// The process that a thread waits for. If it cannot be looked up now, it is the same as in the recorded
-    /// wait at this place.
+    /// The process that a thread waits for. If it cannot be looked up now, it is the same as in the
+    /// recorded wait at this place.
     fn awaited_process(
         &mut self,
         (process, other): (&mut ObservedProcess, &OtherProcess),

@@ -1,9 +1,9 @@
 //! A signal to this process that wakes a thread of the profiler.
 //!
-//! Used by sessions that write their profile on a signal, and by captures on a signal. Invariants: an
-//! action that the program has chosen for the signal is never changed, and neither is a mask; the
-//! handler stores to an atomic, wakes a thread and returns, on the thread's alternate stack if it
-//! has one; it stays installed, because the default action of the signal ends the process; in a
+//! Used by sessions that write their profile on a signal, and by captures on a signal. Invariants:
+//! an action that the program has chosen for the signal is never changed, and neither is a mask;
+//! the handler stores to an atomic, wakes a thread and returns, on the thread's alternate stack if
+//! it has one; it stays installed, because the default action of the signal ends the process; in a
 //! forked child, which has inherited the handler, the signal has its default action. A program that
 //! is executed does not inherit the handler.
 

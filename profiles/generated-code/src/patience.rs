@@ -1,8 +1,9 @@
 //! Runs work with the file system on a thread of its own, and waits for it for a limited time.
 //!
 //! Used by the look-up: a directory of another process may be on a file system that does not answer
-//! (NFS, FUSE), and a system call that waits for it cannot be ended. The result of work that is late
-//! is dropped. Invariant: at most [`MAX_RUNNING`] threads exist, those that never end included.
+//! (NFS, FUSE), and a system call that waits for it cannot be ended. The result of work that is
+//! late is dropped. Invariant: at most [`MAX_RUNNING`] threads exist, those that never end
+//! included.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

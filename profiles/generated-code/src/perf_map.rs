@@ -5,8 +5,8 @@
 //! 0x00007f1e0c4a2b80 0x00000000000004e8 int Hot.hot(int)
 //! ```
 //!
-//! Used by the look-up. A runtime appends lines while it runs. Invariants: any bytes are accepted; a
-//! line that is not understood is skipped and counted; of a last line that the runtime has not
+//! Used by the look-up. A runtime appends lines while it runs. Invariants: any bytes are accepted;
+//! a line that is not understood is skipped and counted; of a last line that the runtime has not
 //! finished, and of a long line, the start of the name is used; memory does not grow with the file;
 //! at most [`MAX_LINES`] lines are read.
 

@@ -1,9 +1,10 @@
 //! The latest name of each piece of generated code, for the addresses of a profile.
 //!
 //! Filled by the parsers of perf maps and jitdumps in the order of the file; read by
-//! [`crate::look_up`]. A runtime uses memory again, so a later range replaces every earlier range that it overlaps. Only
-//! ranges that contain a wanted address are kept. Invariants: the kept ranges do not overlap; there
-//! are at most as many as wanted addresses, and their names have at most [`MAX_TEXT`] bytes.
+//! [`crate::look_up`]. A runtime uses memory again, so a later range replaces every earlier range
+//! that it overlaps. Only ranges that contain a wanted address are kept. Invariants: the kept
+//! ranges do not overlap; there are at most as many as wanted addresses, and their names have at
+//! most [`MAX_TEXT`] bytes.
 
 use std::collections::BTreeMap;
 

@@ -7,10 +7,10 @@
 //! agents    Lshop/Till;::sell                             shop.Till.sell
 //! ```
 //!
-//! Used by the look-up and shown in profiles. V8's sign of how the code was compiled (`~`, `^`, `+`,
-//! `*`) and HotSpot's type of the result are left out, so a function is one function in a flame
-//! graph however often it was compiled. Any other text is a name. Invariants: any text is accepted;
-//! a name is never empty unless the text is.
+//! Used by the look-up and shown in profiles. V8's sign of how the code was compiled (`~`, `^`,
+//! `+`, `*`) and HotSpot's type of the result are left out, so a function is one function in a
+//! flame graph however often it was compiled. Any other text is a name. Invariants: any text is
+//! accepted; a name is never empty unless the text is.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,9 @@
 //! Decides whether a file may describe the generated code of a process.
 //!
 //! Used by the look-up, before a file is opened. Runtimes write to `/tmp`, where every user may
-//! create files, and where files outlive their processes. Invariant: a file is used only if the process's
-//! own user wrote it, while the process ran. A file that existed before the process may contain
-//! entries of an earlier process with the same number.
+//! create files, and where files outlive their processes. Invariant: a file is used only if the
+//! process's own user wrote it, while the process ran. A file that existed before the process may
+//! contain entries of an earlier process with the same number.
 
 use profiler_core::ids::UserId;
 use profiler_core::time::UnixNs;

@@ -1,9 +1,8 @@
 //! What the system says about other processes and about the files that they write, with one
 //! interface for all systems.
 //!
-//! `code_files` and `whereabouts` are complete; `portable` is the basis for all other systems, where
-//! nothing is known, and is compiled and tested on Linux with `--cfg profiler_portable`. Both sides
-//! export the same names.
+//! `code_files` and `whereabouts` are complete; `portable` is the basis for all other systems,
+//! where nothing is known. Both sides export the same names.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod code_files;
