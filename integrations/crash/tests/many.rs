@@ -115,10 +115,7 @@ fn check(way: &Way, (status, plain): (ExitStatus, ExitStatus), verdict: &str) {
     assert!(verdict.starts_with(&told), "{name}: {verdict}");
     assert!(verdict.contains(way.told), "{name}: {verdict}");
     let named = |signal: &&str| verdict.contains(&format!(": {signal}: "));
-    assert!(
-        way.signals.iter().any(|signal| named(&signal)),
-        "{name}: {verdict}"
-    );
+    assert!(way.signals.iter().any(named), "{name}: {verdict}");
 }
 
 fn check_crashes(way: &Way, verdict: &str, crashes: &[&CrashSeen]) {

@@ -87,9 +87,10 @@ unsafe fn record_with(
         copy.cast::<u8>()
             .copy_from_nonoverlapping(context.cast(), registers_end())
     };
-    // SAFETY: this thread holds the claim, so it alone uses the stack; the registers of the context
-    // are valid.
-    let _ = unsafe { STACK.run(|| write(&mut mine, &facts, copy, true)) };
+    // SAFETY: the registers of the context are valid.
+    let body = || unsafe { write(&mut mine, &facts, copy, true) };
+    // SAFETY: this thread holds the claim, so it alone uses the stack.
+    let _ = unsafe { STACK.run(body) };
 }
 
 /// The end of the registers in the structure.
@@ -105,8 +106,10 @@ fn record_nested() -> ! {
         // SAFETY: the code that has the claim has crashed, and does not go on.
         let mut claim = unsafe { CrashClaim::of_nested() };
         let context = present.context.as_ptr();
-        // SAFETY: only the first nested crash comes here. The registers of the context are valid.
-        let _ = unsafe { NESTED_STACK.run(|| write(&mut claim, &present.facts, context, false)) };
+        // SAFETY: the registers of the context are valid.
+        let body = || unsafe { write(&mut claim, &present.facts, context, false) };
+        // SAFETY: only the first nested crash comes here.
+        let _ = unsafe { NESTED_STACK.run(body) };
     }
     die_now(present.signal)
 }
