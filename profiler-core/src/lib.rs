@@ -65,6 +65,8 @@ mod available_features;
 #[cfg(all(feature = "engine", unix))]
 mod backtrace;
 #[cfg(all(feature = "engine", unix))]
+mod carried;
+#[cfg(all(feature = "engine", unix))]
 mod codec;
 #[cfg(all(feature = "engine", unix))]
 pub mod counter;
@@ -126,6 +128,8 @@ mod template;
 pub mod thread;
 #[cfg(all(feature = "engine", unix))]
 pub mod time;
+#[cfg(all(feature = "engine", unix))]
+pub mod trace;
 #[cfg(all(feature = "engine", unix))]
 mod units;
 
