@@ -27,6 +27,8 @@
 
 use std::marker::PhantomData;
 
+#[cfg(target_os = "linux")]
+pub use profiler_trace::{PublishError, publish_process_context};
 pub use profiler_trace::{TraceContext, TraceparentError};
 
 use crate::carried;

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Invariants: nothing here allocates, takes a lock or makes a system call, except for the text of
-//! a context; a reader of a record gets a whole context or none.
+//! a context and for the process context, which an application publishes once; a reader of a record
+//! gets a whole context or none.
 
 #![cfg_attr(
     not(test),
@@ -22,10 +23,14 @@
 )]
 
 mod context;
+#[cfg(all(feature = "process-context", target_os = "linux"))]
+mod process_context;
 mod record;
 mod slot;
 mod traceparent;
 
 pub use context::TraceContext;
+#[cfg(all(feature = "process-context", target_os = "linux"))]
+pub use process_context::{PublishError, publish_process_context};
 pub use record::ThreadRecord;
 pub use traceparent::{Traceparent, TraceparentError};
