@@ -74,9 +74,9 @@ pub(super) struct Own {
     pub(super) left: usize,
     /// Words that are left as well, but that the fast path must not use, because the next entry
     /// states another trace.
-    hidden: usize,
+    pub(super) hidden: usize,
     /// The trace that the entries of the chunk have stated last.
-    stated: Option<TraceContext>,
+    pub(super) stated: Option<TraceContext>,
     pub(super) commit: Commit,
     pub(super) slot: *const ChunkSlot,
     /// The class wished for at the last switch; the chunk may be smaller.

@@ -151,14 +151,14 @@ impl WrittenProcess<'_> {
             )?);
         }
         for (tid, sorted) in self.sampled_only() {
+            let name = thread_without_row(tid);
+            let mut markers = MarkerColumns::begin(&shared.spill_directory);
+            self.add_contexts(sorted, &mut markers, shared)?;
             let ledger = Ledger {
                 rows: &shared.rows,
                 numbers,
                 process: &self.model,
             };
-            let name = thread_without_row(tid);
-            let mut markers = MarkerColumns::begin(&shared.spill_directory);
-            self.add_contexts(sorted, &mut markers, shared)?;
             let head = ThreadHead::without_row(&self.model, tid, &name);
             written.add(thread::write(self, &head, sorted, markers, ledger, out)?);
         }
