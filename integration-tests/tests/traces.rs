@@ -183,7 +183,7 @@ fn the_processor_time_of_each_tenant_in_samples_is_that_of_its_group() -> anyhow
     let tenants = ["acme", "globex", "initech"];
     let exact_ns = tenants.map(|name| {
         let group = exact.group(GroupKind::Tenant, name);
-        group.and_then(|group| group.totals.cpu_ns).unwrap_or(0)
+        group.map_or(0, |group| group.totals.cpu_ns)
     });
     let all_exact: u64 = exact_ns.iter().sum();
     for (name, ns) in tenants.into_iter().zip(exact_ns) {
