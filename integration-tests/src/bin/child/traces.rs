@@ -9,9 +9,10 @@ use profiler_core::trace::{TraceContext, TraceScope, current_trace};
 
 use crate::{Words, number};
 
-/// The rounds of `tenants`, and the milliseconds of processor time of each tenant in a round.
-const ROUNDS: u64 = 12;
-const TENANTS: [(&str, u64); 3] = [("acme", 40), ("globex", 20), ("initech", 60)];
+/// The rounds of `tenants`, and about how many milliseconds of processor time each tenant takes in a
+/// round.
+const ROUNDS: u64 = 30;
+const TENANTS: [(&str, u64); 3] = [("acme", 37), ("globex", 17), ("initech", 53)];
 
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     Some(match name {
@@ -61,7 +62,11 @@ fn thread_cpu_ns() -> u64 {
 }
 
 fn work(ms: u64) {
-    let end = thread_cpu_ns() + ms * 1_000_000;
+    work_us(ms * 1_000);
+}
+
+fn work_us(us: u64) {
+    let end = thread_cpu_ns() + us * 1_000;
     while thread_cpu_ns() < end {
         black_box((0..1_000_u64).sum::<u64>());
     }
@@ -71,11 +76,13 @@ fn work(ms: u64) {
 fn tenants() -> anyhow::Result<String> {
     let request = Group::register(GroupKind::Request, "all requests");
     let groups = TENANTS.map(|(name, ms)| (Group::register(GroupKind::Tenant, name), ms));
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let _request = request.enter();
         for (tenant, ms) in &groups {
             let _tenant = tenant.enter();
-            work(*ms);
+            // No multiple of the time between two samples, or every change would be at the same
+            // distance from a sample.
+            work_us(ms * 1_000 + round * 7_919 % 9_973);
         }
     }
     Ok("ok".to_owned())
