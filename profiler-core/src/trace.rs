@@ -21,7 +21,7 @@
 //! across an `.await`.
 //!
 //! # What it costs
-//! A change costs about 3 ns, without a system call, a lock or an allocation. The first one of a
+//! A change costs about 5 ns, without a system call, a lock or an allocation. The first one of a
 //! thread allocates its record. The first marker after a change takes 48 bytes more, and so does the
 //! first one in each chunk; a sample takes 32 bytes more.
 
