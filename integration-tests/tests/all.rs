@@ -149,6 +149,8 @@ mod slow_clients;
 mod small_stacks;
 mod strangers;
 mod time_namespace;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod traces;
 mod tricks;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod unprofiled_children;

@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use profiler_parent::recover::{PassedOver, Survey, survey};
 
 use crate::console::{complain, say};
 use crate::crash_row::CrashRow;
 use crate::process_row::Row;
+use crate::profile::one_trace::{self, TraceId};
 use crate::profile::{self, Time, Wanted};
 use crate::progress::ProgressLine;
 use crate::report::Report;
@@ -44,21 +45,26 @@ pub(crate) struct InfoArgs {
     /// Keeps addresses without names, and reads no debug information
     #[arg(long)]
     no_names: bool,
+    /// Shows only what the application did for this trace, in all processes of a profile: its
+    /// samples, its markers and its functions. A trace is 32 hexadecimal digits, or a header
+    /// `traceparent`
+    #[arg(long, value_name = "ID")]
+    trace: Option<TraceId>,
 }
 
 pub(crate) fn run(options: &InfoArgs) -> Result<()> {
     let line = ProgressLine::new();
-    let report = match options.path.is_dir() {
-        true => of_pools(survey(&options.path)?),
-        false => profile::read(
-            &options.path,
-            Wanted {
-                top: options.top,
-                by: options.by,
-                names: !options.no_names,
-            },
-            line.listener(&options.path),
-        )?,
+    let wanted = Wanted {
+        top: options.top,
+        by: options.by,
+        names: !options.no_names,
+    };
+    let listener = || line.listener(&options.path);
+    let report = match (options.path.is_dir(), options.trace) {
+        (true, None) => of_pools(survey(&options.path)?),
+        (true, Some(_)) => bail!("--trace needs a profile, and not a pool directory"),
+        (false, None) => profile::read(&options.path, wanted, listener())?,
+        (false, Some(id)) => one_trace::read(&options.path, id, wanted, listener())?,
     };
     line.clear();
     if options.json {
@@ -80,6 +86,7 @@ fn of_pools(survey: Survey) -> Report {
     Report {
         kind: "pools",
         crashes: rows.iter().filter_map(crash).collect(),
+        trace: None,
         samples: None,
         pushed: Vec::new(),
         observed: None,

@@ -49,14 +49,56 @@ pub(crate) struct TopFunction {
     pub(crate) total_samples: f64,
 }
 
+/// What a profile has of one trace of the application.
+#[derive(Debug, Serialize)]
+pub(crate) struct OneTrace {
+    /// 32 hexadecimal digits.
+    pub(crate) id: String,
+    /// The threads that worked for it.
+    pub(crate) threads: Vec<TraceThread>,
+    /// Its markers, in the order of time.
+    pub(crate) markers: Vec<TraceMarker>,
+}
+
+/// What a thread did for a trace.
+#[derive(Debug, Serialize)]
+pub(crate) struct TraceThread {
+    pub(crate) process: String,
+    pub(crate) pid: String,
+    pub(crate) thread: String,
+    pub(crate) tid: u64,
+    pub(crate) samples: f64,
+    pub(crate) wall_ms: f64,
+    pub(crate) cpu_ms: f64,
+    pub(crate) markers: u64,
+}
+
+/// A marker of a trace.
+#[derive(Debug, Serialize)]
+pub(crate) struct TraceMarker {
+    pub(crate) name: String,
+    pub(crate) process: String,
+    pub(crate) thread: String,
+    /// Milliseconds since the session's start.
+    pub(crate) start_ms: f64,
+    /// The length of an interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) duration_ms: Option<f64>,
+    /// The span in which it was recorded: 16 hexadecimal digits.
+    pub(crate) span: String,
+}
+
 /// The content of a profile, or of a session's pools.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
-    /// `profile` or `pools`.
+    /// `profile`, `pools` or `trace`.
     pub(crate) kind: &'static str,
     /// The crashes that processes have recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) crashes: Vec<CrashRow>,
+    /// One trace of a profile; then there are no processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<OneTrace>,
     pub(crate) processes: Vec<Row>,
     /// Its first and last time, in milliseconds since the session's start.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +133,10 @@ impl Report {
             crash.lines().iter().for_each(|line| say(line));
             say("");
         }
-        print_table(&self.processes);
+        match &self.trace {
+            Some(trace) => trace.print(),
+            None => print_table(&self.processes),
+        }
         if let Some((first, last)) = self.range_ms {
             say(&format!(
                 "\nfrom {first:.3} ms to {last:.3} ms of the session"
@@ -173,6 +218,41 @@ fn pushed_sentence(log: &PushedLog) -> String {
         }
     }
     parts.join("; ")
+}
+
+impl OneTrace {
+    fn print(&self) {
+        say(&format!("trace {}", self.id));
+        if self.threads.is_empty() {
+            return say("no thread of the profile worked for it");
+        }
+        say(&format!(
+            "{:>9} {:>12} {:>12} {:>9}  thread",
+            "samples", "cpu ms", "wall ms", "markers"
+        ));
+        for one in &self.threads {
+            let of = plain(&format!(
+                "{} ({}), {} ({})",
+                one.process, one.pid, one.thread, one.tid
+            ));
+            say(&format!(
+                "{:>9} {:>12.1} {:>12.1} {:>9}  {of}",
+                one.samples, one.cpu_ms, one.wall_ms, one.markers
+            ));
+        }
+        if !self.markers.is_empty() {
+            say(&format!("\n{:>12} {:>12}  marker", "from ms", "ms"));
+        }
+        for marker in &self.markers {
+            let length = marker.duration_ms.map(|ms| format!("{ms:.3}"));
+            let of = plain(&format!(
+                "{}  ({}, {}; span {})",
+                marker.name, marker.process, marker.thread, marker.span
+            ));
+            let length = length.unwrap_or_default();
+            say(&format!("{:>12.3} {length:>12}  {of}", marker.start_ms));
+        }
+    }
 }
 
 impl Samples {

@@ -51,6 +51,12 @@ pub mod entry {
         pub use crate::entry::sample::{AllocationEntry, SampleEntry, Stacks};
     }
 
+    pub mod trace {
+        //! See `entry::trace` in the sources.
+
+        pub use crate::entry::trace::{CONTEXT_WORDS, SampleContext, TraceEntry};
+    }
+
     pub mod stack {
         //! See `entry::stack` in the sources.
 

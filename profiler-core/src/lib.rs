@@ -67,6 +67,8 @@ mod available_features;
 #[cfg(all(feature = "engine", unix))]
 mod backtrace;
 #[cfg(all(feature = "engine", unix))]
+mod carried;
+#[cfg(all(feature = "engine", unix))]
 mod codec;
 #[cfg(all(feature = "engine", unix))]
 pub mod counter;
@@ -129,6 +131,8 @@ pub mod thread;
 #[cfg(all(feature = "engine", unix))]
 pub mod time;
 #[cfg(all(feature = "engine", unix))]
+pub mod trace;
+#[cfg(all(feature = "engine", unix))]
 mod units;
 
 /// The items for other crates of the profiler. Not part of the interface for applications; may
@@ -149,7 +153,7 @@ mod inert;
 pub use inert::internal;
 #[cfg(not(all(feature = "engine", unix)))]
 pub use inert::{
-    alloc, counter, future, groups, label, marker, safepoint, sampler, session, thread, time,
+    alloc, counter, future, groups, label, marker, safepoint, sampler, session, thread, time, trace,
 };
 
 /// `label` and `marker`, each a module and a macro. `profiler-child` and `profiler-parent`

@@ -11,7 +11,7 @@ use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::category::Category;
 use profiler_core::counter::Counter;
 use profiler_core::flow::{Flow, ParseFlowError, TraceparentError};
-use profiler_core::future::{InFlow, RecordFuture, Scoped};
+use profiler_core::future::{InFlow, InTrace, RecordFuture, Scoped};
 use profiler_core::groups::{self, Group, GroupKind, Groups, InGroups, Probes};
 use profiler_core::ids::{DefinitionId, ThreadId};
 use profiler_core::marker::schema::{
@@ -25,6 +25,7 @@ use profiler_core::marker::{
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
 use profiler_core::sampler::{self, Frame, ModuleDefinition, Sample, SampleWriter};
 use profiler_core::time::Timestamp;
+use profiler_core::trace::{self, TraceContext, TraceScope};
 use profiler_core::{
     blocking, flow, group, label, marker, scope, session, span, text_marker, thread,
 };
@@ -152,6 +153,28 @@ fn flows() {
     assert_eq!(Flow::from(request.number()), request);
 }
 
+fn traces() {
+    let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let read: Result<TraceContext, TraceparentError> = header.parse();
+    let Ok(context) = read else { return };
+    let ids = (context.trace_id(), context.span_id(), context.flags());
+    assert_eq!(TraceContext::new(ids.0, ids.1, ids.2), context);
+    let bytes = (ids.0.get().to_be_bytes(), ids.1.get().to_be_bytes());
+    assert_eq!(
+        TraceContext::from_bytes(bytes.0, bytes.1, ids.2),
+        Some(context)
+    );
+    assert_eq!(context.to_string(), header);
+    let scope = TraceScope::enter(context);
+    let carried = trace::current_trace();
+    assert!(carried.is_none_or(|carried| carried == context));
+    drop(scope);
+    assert_eq!(trace::set_trace(None), None);
+    let future: InTrace<_> = async { trace::current_trace() }.in_trace(context);
+    let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled, Poll::Ready(carried));
+}
+
 fn labels() -> u32 {
     let _label = label!("label");
     let inner = label!("label with a category", &STORAGE);
@@ -263,6 +286,7 @@ fn every_name_for_recording_exists_with_and_without_recording() {
     thread::register("all names");
     markers();
     flows();
+    traces();
     assert_eq!(labels(), 7);
     assert_eq!(counters(), 0, "no session runs");
     groups_are_entered();

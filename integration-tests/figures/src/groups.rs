@@ -6,9 +6,14 @@
 //! includes the end of an iteration, which reads the thread's processor clock twice and writes into
 //! the cells of three groups. It is measured with all probes (`all`), without the processor clock
 //! (`jank`), and without any clock (`ticks`).
+//!
+//! `trace.set_ns` is the time to begin to work for a trace and to end it, while a session runs, and
+//! `trace.marker_ns` that of a scope with one marker in it, which states the trace.
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::groups::{self, Group, GroupKind, Probes, custom_loop};
+use profiler_core::marker;
+use profiler_core::trace::TraceScope;
 use profiler_parent::groups::ProcessStanding;
 
 use crate::recording::Recording;
@@ -32,6 +37,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let off: Vec<f64> = (0..ROUNDS).map(|_| enter_exit_ns()).collect();
     report.put(Figure::new("groups.off.ns", median(&off), "ns").promised(Promise::AtMost(1.0)));
     enter_exit(report)?;
+    traces(report)?;
     snapshots(report)
 }
 
@@ -79,6 +85,29 @@ fn enter_exit(report: &mut Report) -> Result<()> {
         ));
     }
     groups::set_probes(Probes::NONE);
+    Ok(())
+}
+
+fn traces(report: &mut Report) -> Result<()> {
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse()?;
+    let scope = || drop(TraceScope::enter(trace));
+    let off: Vec<f64> = (0..ROUNDS).map(|_| ns_each(BATCH, scope)).collect();
+    report.put(Figure::new("trace.set_ns.off", median(&off), "ns"));
+    let _recording = Recording::start(64 << 20)?;
+    marker!("joins the session");
+    let set: Vec<f64> = (0..ROUNDS).map(|_| ns_each(BATCH, scope)).collect();
+    report.put(Figure::new("trace.set_ns", median(&set), "ns"));
+    let with_marker = || {
+        let _scope = TraceScope::enter(trace);
+        marker!("in a trace");
+    };
+    let marked: Vec<f64> = (0..ROUNDS).map(|_| ns_each(100, with_marker)).collect();
+    report.put(Figure::new("trace.marker_ns", median(&marked), "ns"));
+    let allocations = allocations_of(|| {
+        let _ = ns_each(BATCH, scope);
+    });
+    let allocations = Figure::new("trace.allocations", allocations as f64, "per 2000 changes");
+    report.put(allocations.promised(Promise::AtMost(0.0)));
     Ok(())
 }
 

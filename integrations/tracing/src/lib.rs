@@ -104,12 +104,16 @@ mod span_id;
 mod span_map;
 mod span_marks;
 mod subscriber;
+#[cfg(feature = "layer")]
+mod trace_layer;
 
 #[cfg(feature = "layer")]
 pub use layer::{ProfilerLayer, RecordingLayer, WhileRecording};
 pub use rules::RecordingRules;
 pub use span_flow::{ParseSpanFlowError, SpanFlow};
 pub use subscriber::ProfilerSubscriber;
+#[cfg(feature = "layer")]
+pub use trace_layer::{TraceLayer, trace_layer};
 use tracing_core::subscriber::NoSubscriber;
 
 /// A subscriber that records by the default rules what `inner` wants, and passes it on.

@@ -18,3 +18,4 @@ mod servers;
 mod spans;
 mod support;
 mod switches;
+mod traces;

@@ -41,18 +41,28 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    /// Adds the samples of a thread.
-    fn add(self, thread: &Thread<'_>, survey: &Survey, to: &mut StackCosts) {
+    /// Adds the samples of a thread that are `wanted`; returns their cost.
+    fn add(
+        self,
+        (thread, wanted): (&Thread<'_>, &dyn Fn(f64) -> bool),
+        survey: &Survey,
+        to: &mut StackCosts,
+    ) -> Cost {
         to.begin(thread.tables);
         let begins = thread.raw.samples.1 == WeightType::Milliseconds;
         let times = thread.raw.sample_times_ms();
         let pauses = Pauses::of_thread(thread, survey);
         let walls = thread.raw.wall_times_ns(&survey.meta, &pauses);
         let busy = thread.raw.busy_times_ns(&survey.meta, &walls);
+        let mut all = Cost::default();
         let mut last: Option<(StackInBlock, Cost)> = None;
         for (row, ((stack, ms), wall)) in thread.nodes.iter().zip(times).zip(walls).enumerate() {
+            if !wanted(ms) {
+                continue;
+            }
             let busy = busy.as_ref().and_then(|busy| busy.get(row).copied());
             let cost = Cost::of_sample(thread.raw, row, wall, busy.unwrap_or(0));
+            all += cost;
             let start = if begins { ms } else { ms - cost.wall_ms };
             self.blocks.divide((start, ms), cost, |block, cost| {
                 let place = (block, *stack);
@@ -70,6 +80,7 @@ impl Collection {
         if let Some((place, cost)) = last {
             to.add(place, cost);
         }
+        all
     }
 }
 
@@ -156,13 +167,23 @@ impl Functions {
     /// Adds the samples of a thread. All threads must be of the same profile, which `survey`
     /// describes.
     pub(crate) fn add(&mut self, thread: &Thread<'_>, survey: &Survey) {
-        if thread.has_own_tables {
-            let mut stacks = StackCosts::default();
-            self.collection.add(thread, survey, &mut stacks);
-            self.add_stacks(thread.tables, stacks);
-        } else {
-            self.collection.add(thread, survey, &mut self.shared);
+        self.add_wanted((thread, &|_| true), survey);
+    }
+
+    /// Like [`Self::add`], for the samples whose time in milliseconds is wanted. Returns their cost.
+    pub(crate) fn add_wanted(
+        &mut self,
+        (thread, wanted): (&Thread<'_>, &dyn Fn(f64) -> bool),
+        survey: &Survey,
+    ) -> Cost {
+        let of = (thread, wanted);
+        if !thread.has_own_tables {
+            return self.collection.add(of, survey, &mut self.shared);
         }
+        let mut stacks = StackCosts::default();
+        let all = self.collection.add(of, survey, &mut stacks);
+        self.add_stacks(thread.tables, stacks);
+        all
     }
 
     /// Completes the costs, after the last thread. `tables` are those that the threads share.

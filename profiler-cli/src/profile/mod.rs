@@ -10,6 +10,7 @@ pub(crate) mod cost;
 pub(crate) mod counts;
 mod crashes;
 pub(crate) mod functions;
+pub(crate) mod one_trace;
 mod stack_sums;
 
 use std::path::Path;
@@ -47,6 +48,18 @@ pub(crate) struct Wanted {
     pub(crate) names: bool,
 }
 
+impl Wanted {
+    /// Opens a profile, compressed or not. The file may have any name.
+    fn open(self, path: &Path, listener: WorkListener) -> Result<ProfileReader, ReadError> {
+        let wanted = reading::Wanted {
+            names: self.names,
+            logs: true,
+            ..reading::Wanted::default()
+        };
+        ProfileReader::open_with(path, wanted, listener)
+    }
+}
+
 /// The data collected from the threads.
 #[derive(Debug)]
 struct Collected {
@@ -64,21 +77,13 @@ impl ThreadSink for Collected {
     }
 }
 
-/// Reads a profile, compressed or not. The file may have any name.
+/// Reads a profile.
 pub(crate) fn read(
     path: &Path,
     wanted: Wanted,
     listener: WorkListener,
 ) -> Result<Report, ReadError> {
-    let reader = ProfileReader::open_with(
-        path,
-        reading::Wanted {
-            names: wanted.names,
-            logs: true,
-            ..reading::Wanted::default()
-        },
-        listener,
-    )?;
+    let reader = wanted.open(path, listener)?;
     let mut collected = Collected {
         heads: Vec::new(),
         functions: Functions::new(Collection {

@@ -8,7 +8,7 @@
 //!          bit  26     a lengths word, then name and payload bytes, follow
 //!          bit  27     a thread number follows: the entry belongs to another thread
 //!          bits 28…31  kind: 1 marker, 2 with stack, 3 sample, 4 allocation, 5 counters,
-//!                      6 overhead
+//!                      6 overhead, 7 trace
 //!          bits 32…63  definition of the call site; 0 if there is none
 //! word 1   time; start of an interval
 //!   then   end time          if the phase is "interval"
@@ -18,19 +18,23 @@
 //! ```
 //!
 //! A marker with a stack has the stack before its payload, see [`stack`]. [`sample`] and
-//! [`periodic`] describe the payloads of the other kinds; those are instants without a name.
+//! [`periodic`] describe the payloads of the other kinds; those are instants without a name. An
+//! entry "trace" has a form of its own, see [`trace`].
 //!
 //! Invariant: [`decode`] accepts any bytes and never reads past the length that it checked.
 
 pub(crate) mod periodic;
 pub(crate) mod sample;
 pub(crate) mod stack;
+pub(crate) mod trace;
 
 use self::periodic::{CountersEntry, OverheadEntry};
 use self::sample::{AllocationEntry, SampleEntry};
 use self::stack::Stack;
+use self::trace::TraceEntry;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::time::Timestamp;
+use profiler_trace::TraceContext;
 
 /// Largest entry, in bytes: one chunk of the largest size with 4 KiB pages.
 pub(crate) const MAX_ENTRY_BYTES: usize = 1 << 20;
@@ -50,16 +54,18 @@ pub(crate) enum Kind {
     Allocation = 4,
     Counters = 5,
     Overhead = 6,
+    Trace = 7,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Marker,
         Self::MarkerWithStack,
         Self::Sample,
         Self::Allocation,
         Self::Counters,
         Self::Overhead,
+        Self::Trace,
     ];
 
     fn of(head: u64) -> Option<Self> {
@@ -173,6 +179,8 @@ pub struct MarkerEntry<'a> {
     pub payload: &'a [u8],
     /// The stack at which it was recorded; empty if none was requested.
     pub stack: Stack<'a>,
+    /// The trace that its recorder worked for, if the entries before it in its chunk are known.
+    pub trace: Option<TraceContext>,
 }
 
 impl<'a> MarkerEntry<'a> {
@@ -198,6 +206,8 @@ pub enum Entry<'a> {
     Counters(CountersEntry<'a>),
     /// The costs of one tick of the sampler.
     Overhead(OverheadEntry),
+    /// The trace of the markers that follow.
+    Trace(TraceEntry),
     /// An entry of a kind that this build does not know.
     Unknown(u8),
 }
@@ -211,6 +221,7 @@ impl Entry<'_> {
             Self::Allocation(allocation) => Some(allocation.at),
             Self::Counters(counters) => Some(counters.at),
             Self::Overhead(overhead) => Some(overhead.at),
+            Self::Trace(trace) => Some(trace.at),
             Self::Unknown(_) => None,
         }
     }
@@ -243,6 +254,9 @@ pub fn decode(bytes: &[u8]) -> Result<(Entry<'_>, usize), DamagedEntry> {
 }
 
 fn decode_body(kind: Kind, head: u64, words: Words<'_>) -> Result<Entry<'_>, DamagedEntry> {
+    if kind == Kind::Trace {
+        return Ok(Entry::Trace(TraceEntry::decode(words)?));
+    }
     let marker = decode_marker(head, words)?;
     let at = marker.timing.last();
     let body = marker.payload;
@@ -260,6 +274,7 @@ fn decode_body(kind: Kind, head: u64, words: Words<'_>) -> Result<Entry<'_>, Dam
         Kind::Allocation => Entry::Allocation(AllocationEntry::decode(at, body)?),
         Kind::Counters => Entry::Counters(CountersEntry::decode(at, body)?),
         Kind::Overhead => Entry::Overhead(OverheadEntry::decode(at, body)?),
+        Kind::Trace => Entry::Unknown(Kind::Trace as u8), // decoded above
     })
 }
 
@@ -289,6 +304,7 @@ fn decode_marker(head: u64, mut words: Words<'_>) -> Result<MarkerEntry<'_>, Dam
         name,
         payload,
         stack: Stack::EMPTY,
+        trace: None,
     })
 }
 
@@ -354,6 +370,7 @@ mod tests {
             name: Some("abc"),
             payload: b"xy",
             stack: Stack::EMPTY,
+            trace: None,
         };
         assert_eq!(entry, Entry::Marker(expected));
     }

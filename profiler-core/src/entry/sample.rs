@@ -7,10 +7,12 @@
 //! sample      word 0  bits 0…15  frames shared with the thread's previous sample, outermost first
 //!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed,
 //!                     4 the thread waits there until its next sample, 8 it waited there,
-//!                     16 it stands for the time since the thread's previous sample
+//!                     16 it stands for the time since the thread's previous sample,
+//!                     32 a context precedes the stack, see `trace`
 //!                     bits 24…55 further ticks that it stands for
 //!             word 1  processor time since the thread's previous sample, ns; all ones: unknown
-//!             word 2… stack: the frames that are not shared, see `stack`
+//!             word 2… context, if there is one; then the stack: the frames that are not shared,
+//!                     see `stack`
 //! allocation  word 0  bytes; negative: freed
 //!             word 1  address
 //!             word 2… stack
@@ -23,6 +25,7 @@
 use std::collections::HashMap;
 
 use super::stack::{Frame, MAX_FRAMES, Stack, write};
+use super::trace::{CONTEXT_WORDS, SampleContext};
 use super::{DamagedEntry, Words};
 use crate::ids::ThreadId;
 use crate::time::Timestamp;
@@ -32,6 +35,7 @@ const FAILED: u64 = 1 << 17;
 const WAITS: u64 = 1 << 18;
 const WAITED: u64 = 1 << 19;
 const SINCE_PREVIOUS: u64 = 1 << 20;
+const CONTEXT: u64 = 1 << 21;
 const NOT_MEASURED: u64 = u64::MAX;
 const TICKS_SHIFT: u32 = 24;
 
@@ -59,6 +63,8 @@ pub struct SampleEntry<'a> {
     /// Whether the sample stands for the time since the thread's previous sample, and not for
     /// `ticks`. True for the samples of a program's own sampler.
     pub since_previous: bool,
+    /// What the thread worked for.
+    pub context: SampleContext,
     shared: u16,
     own: Stack<'a>,
 }
@@ -72,6 +78,10 @@ impl<'a> SampleEntry<'a> {
         let mut words = Words { bytes: body };
         let head = words.next("sample")?;
         let cpu = words.next("processor time")?;
+        let context = match head & CONTEXT {
+            0 => SampleContext::default(),
+            _ => SampleContext::decode(&mut words)?,
+        };
         let (own, _) = Stack::split(words.bytes)?;
         Ok(Self {
             at,
@@ -82,6 +92,7 @@ impl<'a> SampleEntry<'a> {
             waits: head & WAITS != 0,
             waited: head & WAITED != 0,
             since_previous: head & SINCE_PREVIOUS != 0,
+            context,
             ticks: 1 + ((head >> TICKS_SHIFT) & u64::from(u32::MAX)),
             shared: u16::try_from(head & 0xffff).unwrap_or(0),
             own,
@@ -128,6 +139,7 @@ pub(crate) struct SampleHead {
     pub(crate) waits: bool,
     pub(crate) waited: bool,
     pub(crate) since_previous: bool,
+    pub(crate) context: SampleContext,
     /// The number of ticks that it stands for besides its own.
     pub(crate) more_ticks: u32,
 }
@@ -146,12 +158,18 @@ pub(crate) fn write_sample(
         | flag(head.failed, FAILED)
         | flag(head.waits, WAITS)
         | flag(head.waited, WAITED)
-        | flag(head.since_previous, SINCE_PREVIOUS);
+        | flag(head.since_previous, SINCE_PREVIOUS)
+        | flag(!head.context.is_empty(), CONTEXT);
     let first =
         (shared.min(MAX_FRAMES) as u64) | flags | (u64::from(head.more_ticks) << TICKS_SHIFT);
     words[..8].copy_from_slice(&first.to_ne_bytes());
     words[8..].copy_from_slice(&head.cpu_ns.unwrap_or(NOT_MEASURED).to_ne_bytes());
-    write(rest, own, head.cut).map(|len| len + 16)
+    let (context, used) = head.context.encode();
+    let context: [[u8; 8]; CONTEXT_WORDS] = context.map(u64::to_ne_bytes);
+    let context = context.as_flattened().get(..used * 8)?;
+    let (place, rest) = rest.split_at_mut_checked(context.len())?;
+    place.copy_from_slice(context);
+    write(rest, own, head.cut).map(|len| len + 16 + context.len())
 }
 
 /// Maximum number of threads whose stacks' memory is reused from chunk to chunk.
@@ -228,7 +246,8 @@ pub(crate) fn write_allocation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::DefinitionId;
+    use crate::ids::{DefinitionId, GroupIndex};
+    use profiler_trace::TraceContext;
 
     fn frame(number: u64) -> Frame {
         Frame::Code(DefinitionId::new(3), number)
@@ -296,10 +315,15 @@ mod tests {
             waited: true,
             more_ticks: u32::MAX,
             since_previous: true,
+            context: SampleContext {
+                trace: TraceContext::from_words([1, 2, 3], 0xff),
+                group: Some(GroupIndex::new(0)),
+            },
         };
         let bytes = body(0, &[], head);
         let sample = SampleEntry::decode(Timestamp::from_raw(5), None, &bytes).unwrap();
         assert!(sample.since_previous);
+        assert_eq!(sample.context, head.context);
         assert_eq!(
             (sample.cpu_ns, sample.cut, sample.failed),
             (Some(12), true, true)

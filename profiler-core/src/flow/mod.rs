@@ -41,7 +41,7 @@ use crate::marker::span_number::draw_span_number;
 
 #[doc(hidden)]
 pub use marks::{FlowBegin, FlowEnd, FlowStep};
-pub use traceparent::TraceparentError;
+pub use profiler_trace::TraceparentError;
 
 /// The length of the text of a flow: a number of 64 bits in hexadecimal digits.
 const TEXT_LEN: usize = 16;

@@ -34,15 +34,18 @@
 //! futures larger.
 
 mod in_flow;
+mod in_trace;
 mod scoped;
 
 use std::future::Future;
 use std::panic::Location;
 
 pub use in_flow::InFlow;
+pub use in_trace::InTrace;
 pub use scoped::Scoped;
 
 use crate::flow::Flow;
+use crate::trace::TraceContext;
 
 /// Records futures.
 pub trait RecordFuture: Future + Sized {
@@ -76,6 +79,12 @@ pub trait RecordFuture: Future + Sized {
     /// future, for example to the workers of a runtime, in the order in which they did.
     fn in_flow(self, flow: Flow) -> InFlow<Self> {
         InFlow::new(self, flow)
+    }
+
+    /// Lets the threads that poll the future work for this trace during each poll: see
+    /// [`trace`](crate::trace).
+    fn in_trace(self, context: TraceContext) -> InTrace<Self> {
+        InTrace::new(self, context)
     }
 }
 

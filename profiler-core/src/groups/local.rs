@@ -19,9 +19,12 @@ use super::group::Group;
 use super::registered::Registered;
 use super::registry;
 use super::stopwatch::{Exit, Owned, Stopwatch};
+use crate::carried::{self, Carried};
 use crate::group_kind::Probes;
+use crate::label::registry as label;
 use crate::manager::ChunkManager;
 use crate::pool::layout::header as at;
+use crate::pool::tag::{belongs_to, pool_tag};
 use crate::record::{local, session_state, thread_names};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
@@ -66,6 +69,10 @@ struct Own {
     group: Option<&'static Registered>,
     /// How often the thread had been named when `group` was found.
     named: u32,
+    /// Where samples find the innermost group.
+    carried: Option<&'static Carried>,
+    /// The tag of the session's pool.
+    tag: u64,
 }
 
 /// The initial value of a stopwatch. A template, because a small stack may have no room for the
@@ -172,6 +179,8 @@ impl Own {
             epoch: 0,
             group: None,
             named: 0,
+            carried: None,
+            tag: 0,
         }
     }
 
@@ -180,6 +189,20 @@ impl Own {
         self.watch.reset();
         self.epoch = epoch_of(word);
         self.group = None;
+        self.carried = label::carried();
+        self.tag = pool_tag();
+    }
+
+    /// Lets the thread's samples carry its innermost group.
+    #[inline(always)]
+    fn carry(&self) {
+        let Some(carried) = self.carried else { return };
+        let group = self.watch.innermost();
+        let word = group.map_or(0, Registered::word);
+        carried.set_group(word);
+        if let Some(group) = group.filter(|_| !belongs_to(word, self.tag)) {
+            carry_first(carried, group);
+        }
     }
 
     #[inline]
@@ -203,11 +226,15 @@ impl Own {
             }
             [*group, registry::of_process()]
         };
-        watch.enter(&SessionTime, probes_of(word), implied, groups, waits)
+        let owned = watch.enter(&SessionTime, probes_of(word), implied, groups, waits);
+        self.carry();
+        owned
     }
 
     fn exit(&mut self, word: u64, owned: Owned) {
-        if self.watch.exit(&SessionTime, owned) == Exit::Outermost {
+        let exit = self.watch.exit(&SessionTime, owned);
+        self.carry();
+        if exit == Exit::Outermost {
             self.settle(word);
         }
     }
@@ -236,6 +263,16 @@ impl Own {
                 group.keep(run.ticks)
             });
         }
+    }
+}
+
+/// Gives a group a cell before its first iteration has ended, so that samples can carry it.
+#[cold]
+#[inline(never)]
+fn carry_first(carried: &Carried, group: &Registered) {
+    let placed = local::with_manager(|manager| group.place_again(manager));
+    if placed.is_some() {
+        carried.set_group(group.word());
     }
 }
 
@@ -294,6 +331,8 @@ fn leave(owned: Owned) {
     let word = session_state::groups();
     if word != 0 {
         with_own(word, |own| own.exit(word, owned));
+    } else if let Some(carried) = carried::own() {
+        carried.set_group(0); // the session has ended within the group
     }
 }
 
@@ -464,8 +503,14 @@ pub struct NestedLoop {
 /// iterations of its own. Loops nested more than seven deep count as one loop.
 pub fn nested_loop() -> NestedLoop {
     let word = session_state::groups();
-    let begun = (cfg!(feature = "enabled") && word != 0)
-        .then(|| with_own(word, |own| own.watch.begin_nested(&SessionTime)).flatten());
+    let begun = (cfg!(feature = "enabled") && word != 0).then(|| {
+        with_own(word, |own| {
+            let begun = own.watch.begin_nested(&SessionTime);
+            own.carry();
+            begun
+        })
+        .flatten()
+    });
     NestedLoop {
         serial: begun.flatten(),
         _of_thread: PhantomData,
@@ -485,6 +530,7 @@ impl Drop for NestedLoop {
                 own.settle(word);
                 own.watch.end_nested(&SessionTime);
             }
+            own.carry();
             if is_in && own.watch.is_over() {
                 own.settle(word);
             }

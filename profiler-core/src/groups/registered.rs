@@ -99,6 +99,13 @@ impl Registered {
         self.identity.is_fine
     }
 
+    /// Tag of a pool and number of the group's cell in it, plus one: what samples of threads in the
+    /// group carry. 0 if it has none.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> u64 {
+        self.cell.load(Ordering::Relaxed)
+    }
+
     /// Adds a run to the group's cell.
     pub(crate) fn commit(&self, manager: &ChunkManager, run: &Run) {
         let Some(cell) = self.cell(manager) else {
@@ -142,7 +149,7 @@ impl Registered {
     /// Tries to give the group a cell. Retries only every `ASK_AGAIN` iterations if the pool had no
     /// room.
     #[cold]
-    fn place_again(&self, manager: &ChunkManager) -> Option<u32> {
+    pub(crate) fn place_again(&self, manager: &ChunkManager) -> Option<u32> {
         let is_refused = self.refused_by.load(Ordering::Relaxed) == manager.tag();
         let is_time = self
             .tries

@@ -122,6 +122,12 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The place of a lap, plus one.
+#[inline(always)]
+fn number_of(place: usize) -> u8 {
+    u8::try_from(place + 1).unwrap_or(0)
+}
+
 /// The laps that end when a guard with these laps leaves; implied laps end with the last guard.
 #[inline]
 fn ended_by(laps: &mut [Lap; LAPS], it: &Loop, held: u64) -> u64 {
@@ -194,7 +200,11 @@ impl Stopwatch {
         }
         let now = (self.inner.open & bit == 0).then(|| self.read(clock));
         let lap = self.laps.get_mut(place)?;
-        now.into_iter().for_each(|now| lap.start(now));
+        if let Some(now) = now {
+            lap.start(now);
+            lap.around = self.inner.innermost;
+            self.inner.innermost = number_of(place);
+        }
         lap.holds = lap.holds.saturating_add(1);
         self.inner.open |= bit;
         self.inner.guards = self.inner.guards.saturating_add(1);
@@ -215,7 +225,14 @@ impl Stopwatch {
         }
         let all_open = |laps: u64, group| Some(laps | 1_u64 << self.find(self.inner.open, group)?);
         let held = groups.clone().try_fold(0, all_open).filter(|_| !waits);
-        let laps = held.unwrap_or_else(|| self.open_all(clock, probes, implied, groups));
+        let laps = held.unwrap_or_else(|| {
+            let before = self.inner.open;
+            let laps = self.open_all(clock, probes, implied, groups.clone());
+            if !waits {
+                groups.for_each(|group| self.put_innermost(group, before));
+            }
+            laps
+        });
         self.each(laps, |lap| lap.holds = lap.holds.saturating_add(1));
         self.inner.guards = self.inner.guards.saturating_add(1);
         self.inner.blocking = self.inner.blocking.saturating_add(u32::from(waits));
@@ -240,6 +257,42 @@ impl Stopwatch {
             self.inner.implied |= opened;
         }
         groups.fold(0, |laps, group| laps | self.open(group, now))
+    }
+
+    /// Makes a group the innermost one, unless it was among the laps that were open `before`.
+    fn put_innermost(&mut self, group: &'static Registered, before: u64) {
+        let opened = self.inner.open & !before;
+        let innermost = self.inner.innermost;
+        let Some(place) = self.find(opened, group) else {
+            return;
+        };
+        if let Some(lap) = self.laps.get_mut(place) {
+            lap.around = innermost;
+            self.inner.innermost = number_of(place);
+        }
+    }
+
+    /// The group that was entered last of those that the thread is in. Does not count the groups of
+    /// the thread, of the process and of what it waits for, nor those around a nested loop.
+    #[inline(always)]
+    pub(crate) fn innermost(&self) -> Option<&'static Registered> {
+        let place = usize::from(self.inner.innermost).checked_sub(1)?;
+        self.laps.get(place)?.group
+    }
+
+    /// Finds the innermost lap anew, if the one that was it has ended.
+    #[inline(always)]
+    fn leave_innermost(&mut self) {
+        for _ in 0..LAPS {
+            let Some(place) = usize::from(self.inner.innermost).checked_sub(1) else {
+                return;
+            };
+            if self.inner.open & (1 << place) != 0 {
+                return;
+            }
+            self.inner.innermost = self.laps.get(place).map_or(0, |lap| lap.around);
+        }
+        self.inner.innermost = 0;
     }
 
     /// Finds the place of a group among these laps.
@@ -307,6 +360,7 @@ impl Stopwatch {
             lap.into_iter().for_each(|lap| lap.stop(now));
         }
         self.inner.leave(if is_over { bit } else { 0 }, false);
+        self.leave_innermost();
         true
     }
 
@@ -324,6 +378,7 @@ impl Stopwatch {
             self.stop(ended, now);
         }
         self.inner.leave(ended, owned.waits());
+        self.leave_innermost();
         if is_last && !self.inner.is_custom() {
             Exit::Outermost
         } else {

@@ -5,6 +5,7 @@
 use std::future::Future;
 
 use crate::flow::Flow;
+use profiler_trace::TraceContext;
 
 /// Records futures.
 pub trait RecordFuture: Future + Sized {
@@ -16,6 +17,11 @@ pub trait RecordFuture: Future + Sized {
     /// Wraps the future, and records nothing.
     fn in_flow(self, _flow: Flow) -> InFlow<Self> {
         InFlow(self)
+    }
+
+    /// Wraps the future, and records nothing.
+    fn in_trace(self, _context: TraceContext) -> InTrace<Self> {
+        InTrace(self)
     }
 }
 
@@ -34,3 +40,10 @@ plain_future!(Scoped);
 pub struct InFlow<F>(F);
 
 plain_future!(InFlow);
+
+/// A future whose trace no thread carries.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct InTrace<F>(F);
+
+plain_future!(InTrace);

@@ -40,3 +40,4 @@ pub mod sampler;
 pub mod session;
 pub mod thread;
 pub mod time;
+pub mod trace;

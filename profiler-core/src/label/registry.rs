@@ -1,12 +1,13 @@
 //! Finds the labels of each thread, in a list that only grows and whose places are reused.
 //!
-//! A thread takes a place when it opens its first label in a session, and releases it when it ends.
+//! A thread takes a place when it opens its first label in a session, enters its first group or gets
+//! its first trace, and releases it when it ends.
 //! The sampler finds the place by the thread's number. Lock-free: no thread waits here, not even
 //! for a suspended thread.
 //!
 //! Invariants: a place is never freed, so it may be read at any time. It belongs to its owner while
 //! the owner's number is stored in it. The number of places is the largest number of threads that
-//! had labels at once; each takes 1 KiB. The hot thread-local is a bare pointer without destructor:
+//! had labels at once; each takes 1.2 KiB. The hot thread-local is a bare pointer without destructor:
 //! it may be read at any point of a thread's life, and is cleared before the place is released.
 
 #![allow(unsafe_code)]
@@ -19,6 +20,7 @@ use std::sync::atomic::AtomicPtr;
 
 use super::NONE;
 use super::stack::{LabelStack, OpenLabels};
+use crate::carried::{self, Carried};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::pool::tag::pool_tag;
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -54,6 +56,7 @@ static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(give_back);
 extern "C" fn give_back(_: *mut std::ffi::c_void) {
     MAKING.set(true); // stays set: code that still runs on the thread takes no other place
     OWN.set(None);
+    carried::end();
     if let Some(place) = PLACE.take() {
         place.stack.leave(0);
         place.owner.store(0, Ordering::Release);
@@ -73,6 +76,13 @@ pub(super) fn push(tag: u64, label: DefinitionId, address: u64) -> u32 {
 #[inline(never)]
 fn push_first(tag: u64, label: DefinitionId, address: u64) -> u32 {
     unless_making(take_place).map_or(NONE, |own| own.push(tag, label, address))
+}
+
+/// What the calling thread carries. Takes a place for it, which allocates, unless it has one; `None`
+/// within such a call and while the thread ends.
+#[inline]
+pub(crate) fn carried() -> Option<&'static Carried> {
+    carried::own().or_else(|| unless_making(|| &take_place().carried))
 }
 
 /// Runs `make`, which may allocate. `None` without a call if the thread is already within such a
@@ -112,6 +122,7 @@ pub(crate) fn forget_parent() {
             place.owner.store(tid, Ordering::Release);
         } else {
             place.stack.leave(0);
+            place.stack.carried.clear();
             place.owner.store(0, Ordering::Release);
         }
     }
@@ -141,6 +152,7 @@ fn take_place() -> &'static LabelStack {
     // that arms this thread now finds the place, or the hook finds that the thread is armed.
     TAKEN.fetch_add(1, Ordering::SeqCst);
     OWN.set(Some(&place.stack));
+    carried::begin(&place.stack.carried);
     if let Some(tell) = FIRST_LABEL_HOOK.get() {
         tell(ThreadId::new(tid), &place.stack);
     }

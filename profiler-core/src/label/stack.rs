@@ -26,6 +26,7 @@
 use std::iter::Take;
 use std::slice;
 
+use crate::carried::Carried;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::pool::tag::belongs_to;
@@ -49,9 +50,10 @@ struct Entry {
     address: AtomicU64,
 }
 
-/// The open labels of one thread.
+/// The open labels of one thread, and what else it carries.
 #[derive(Debug)]
 pub(crate) struct LabelStack<const N: usize = MAX_LABELS> {
+    pub(crate) carried: Carried,
     state: AtomicU64,
     entries: [Entry; N],
 }
@@ -63,6 +65,7 @@ impl<const N: usize> LabelStack<N> {
             address: AtomicU64::new(0),
         };
         Self {
+            carried: Carried::default(),
             state: AtomicU64::new(0),
             entries: std::array::from_fn(entry),
         }

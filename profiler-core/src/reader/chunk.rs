@@ -9,6 +9,7 @@ use super::directory::{self, ChunkInfo};
 use super::source::ByteSource;
 use crate::entry::{self, Entry};
 use crate::pool::layout::Layout;
+use profiler_trace::TraceContext;
 
 /// Memory for one chunk's copy, reused from chunk to chunk.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub struct Entries<'a> {
     at: usize,
     left: u64,
     damaged: bool,
+    /// The trace that the entries so far have stated.
+    trace: Option<TraceContext>,
 }
 
 impl<'a> Entries<'a> {
@@ -48,6 +51,7 @@ impl<'a> Entries<'a> {
             at: 0,
             left: entries,
             damaged: false,
+            trace: None,
         }
     }
 }
@@ -76,12 +80,30 @@ impl<'a> Entries<'a> {
             Ok((entry, len)) => {
                 self.at = self.at.saturating_add(len);
                 self.left -= 1;
+                let entry = self.with_trace(entry);
                 Some((entry, rest.get(..len).unwrap_or_default()))
             }
             Err(_) => {
                 self.damaged = true;
                 None
             }
+        }
+    }
+}
+
+impl<'a> Entries<'a> {
+    /// Adds its trace to a marker.
+    const fn with_trace(&mut self, entry: Entry<'a>) -> Entry<'a> {
+        match entry {
+            Entry::Trace(stated) => {
+                self.trace = stated.trace;
+                entry
+            }
+            Entry::Marker(mut marker) => {
+                marker.trace = self.trace;
+                Entry::Marker(marker)
+            }
+            _ => entry,
         }
     }
 }

@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::OnceLock;
 
 use super::record_window::{RecordHead, RecordWindow};
 use super::source::ByteSource;
 use crate::codec;
-use crate::ids::DefinitionId;
+use crate::ids::{DefinitionId, GroupIndex};
 use crate::pool::definitions::{
     CategoryDefinition, CounterDefinition, Definition, LabelDefinition, ModuleDefinition,
     SiteDefinition,
@@ -37,6 +38,10 @@ pub struct Definitions {
     counters: Vec<CounterDefinition>,
     modules: HashMap<DefinitionId, ModuleDefinition>,
     labels: HashMap<DefinitionId, LabelDefinition>,
+    /// The names of groups.
+    groups: HashMap<GroupIndex, String>,
+    /// Set if the profile that is being written has traces or groups of samples or markers.
+    contexts: OnceLock<()>,
     notices: Vec<String>,
 }
 
@@ -135,6 +140,21 @@ impl Definitions {
         all
     }
 
+    /// Notes that the profile that is being written has traces or groups of samples or markers.
+    pub fn note_contexts(&self) {
+        let _ = self.contexts.set(());
+    }
+
+    /// Whether [`Self::note_contexts`] was called.
+    pub fn has_contexts(&self) -> bool {
+        self.contexts.get().is_some()
+    }
+
+    /// The name of the performance group with this cell.
+    pub fn group(&self, cell: GroupIndex) -> Option<&str> {
+        self.groups.get(&cell).map(String::as_str)
+    }
+
     fn add(&mut self, id: DefinitionId, definition: Definition) {
         match definition {
             Definition::Category(category) => {
@@ -154,7 +174,10 @@ impl Definitions {
                     self.modules.insert(id, module);
                 }
             }
-            Definition::Group { .. } => {} // looked up one by one, see `reader::groups`
+            // `reader::groups` looks up the rest of it.
+            Definition::Group { cell, name, .. } => {
+                self.groups.insert(cell, name);
+            }
             Definition::Notice { text } => self.add_notice(text),
             Definition::Label(label) => {
                 self.labels.insert(id, label);

@@ -165,6 +165,16 @@ pub(crate) fn leave_thread() {
     }
 }
 
+/// Makes the calling thread's next marker state the trace that the thread carries now.
+#[inline]
+pub(crate) fn note_other_trace() {
+    let recorder = RECORDER.with(Cell::get);
+    // SAFETY: null, or cleared on this thread before the recorder is freed.
+    if let Some(recorder) = unsafe { recorder.as_ref() } {
+        recorder.note_other_trace();
+    }
+}
+
 /// Whether the calling thread is ending, and has released what it had.
 pub(super) fn has_ended() -> bool {
     HAS_ENDED.get()

@@ -16,6 +16,8 @@ use std::cell::UnsafeCell;
 use super::biased_lock::{BiasedLock, OpenChunk, SeenChunk};
 use super::session_state;
 use super::writer::{Front, Own, PayloadBuffer, ThreadContext, hand_over};
+use crate::carried::own_trace;
+use crate::entry::trace::TRACE_WORDS;
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::entry_counts::DropReason;
 use crate::ids::{ChunkIndex, ThreadId};
@@ -225,13 +227,46 @@ impl Recorder {
             return Err(NotRecorded::Dropped(DropReason::Paused));
         }
         self.lock.arm(word);
+        own.show_room();
         if !self.chunk.renew() {
             own.forget_chunk(); // seized, or never had one
         }
+        let trace = own_trace();
+        let most = words.saturating_add(TRACE_WORDS);
+        if most.saturating_mul(8) > MAX_ENTRY_BYTES {
+            // The entry is too large to have its trace in the same chunk.
+            return self.ensure(own, words);
+        }
+        let is_stated = own.has_stated(trace);
+        if is_stated && own.left >= words {
+            return Ok(());
+        }
+        // The next chunk states it anew.
+        let is_none = is_stated && trace.is_none();
+        self.ensure(own, if is_none { words } else { most })?;
+        own.state(trace);
+        Ok(())
+    }
+
+    /// Ensures room for `words`.
+    fn ensure(&self, own: &mut Own, words: usize) -> Result<(), NotRecorded> {
         if own.left >= words {
             Ok(())
         } else {
             self.switch(own, words)
+        }
+    }
+
+    /// Makes the owner's next entry take the slow path, which states the thread's trace. Called by
+    /// the owner.
+    #[inline]
+    pub(crate) fn note_other_trace(&self) {
+        if self.lock.begin() {
+            // SAFETY: within our turn, so there is no other reference (module invariant).
+            unsafe { &mut *self.own.get() }.hide_room();
+            self.lock.end();
+        } else {
+            self.lock.disarm(); // within an entry
         }
     }
 
@@ -273,7 +308,7 @@ impl Recorder {
 
     /// Hands the open chunk, if there is one, to the manager.
     fn leave(&self, own: &mut Own, now: Timestamp) {
-        own.left = 0;
+        own.forget_room();
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
             // A chunk of an earlier session must be destroyed, not made ready in this one.
             let is_current = home.epoch == session_state::epoch_of(session_state::word());

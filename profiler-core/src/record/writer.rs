@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::backoff::{spin, spin_then_yield};
+use crate::entry::trace::{TRACE_WORDS, encode_trace};
 use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
 use crate::entry_counts::DropReason;
 use crate::ids::{ChunkIndex, ThreadIndex};
@@ -20,6 +21,7 @@ use crate::pool::layout::SIZE_CLASSES;
 use crate::pool::live::{RowUse, ThreadRow};
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN, Opening};
 use crate::time::Timestamp;
+use profiler_trace::TraceContext;
 
 /// A recorder's session, row and filter result.
 #[derive(Clone, Debug)]
@@ -70,6 +72,11 @@ impl ThreadContext {
 pub(super) struct Own {
     pub(super) next: *mut u64,
     pub(super) left: usize,
+    /// Words that are left as well, but that the fast path must not use, because the next entry
+    /// states another trace.
+    pub(super) hidden: usize,
+    /// The trace that the entries of the chunk have stated last.
+    pub(super) stated: Option<TraceContext>,
     pub(super) commit: Commit,
     pub(super) slot: *const ChunkSlot,
     /// The class wished for at the last switch; the chunk may be smaller.
@@ -158,6 +165,8 @@ impl Own {
         Self {
             next: ptr::null_mut(),
             left: 0,
+            hidden: 0,
+            stated: None,
             commit: Commit::default(),
             slot: ptr::null(),
             wish: 0,
@@ -170,8 +179,43 @@ impl Own {
     /// Forgets the chunk after it was taken from this idle thread. The chunk's size does not
     /// determine that of the next one.
     pub(super) const fn forget_chunk(&mut self) {
-        self.left = 0;
+        self.forget_room();
         self.taken = Timestamp::ZERO;
+    }
+
+    /// Forgets the room of a chunk that was left.
+    pub(super) const fn forget_room(&mut self) {
+        (self.left, self.hidden) = (0, 0);
+        self.stated = None;
+    }
+
+    /// Makes the next entry take the slow path.
+    #[inline]
+    pub(super) const fn hide_room(&mut self) {
+        self.hidden += self.left;
+        self.left = 0;
+    }
+
+    /// Undoes [`Self::hide_room`].
+    pub(super) const fn show_room(&mut self) {
+        self.left += self.hidden;
+        self.hidden = 0;
+    }
+
+    /// Whether the next entries of the chunk belong to this trace.
+    pub(super) fn has_stated(&self, trace: Option<TraceContext>) -> bool {
+        self.stated == trace
+    }
+
+    /// States that the next entries of the chunk belong to this trace, if there is room.
+    pub(super) fn state(&mut self, trace: Option<TraceContext>) {
+        if self.has_stated(trace) || self.left < TRACE_WORDS {
+            return;
+        }
+        let entry = encode_trace(Timestamp::now(), trace);
+        // SAFETY: room is left only in an open chunk of its own.
+        unsafe { self.write(entry) };
+        self.stated = trace;
     }
 
     /// A chunk of the wished class, or of a smaller one that holds `words`: a ready one if
@@ -213,6 +257,7 @@ impl Own {
             first_entry,
         });
         self.next = memory.as_ptr().cast();
+        (self.hidden, self.stated) = (0, None);
         self.left = usize::try_from(slot.bytes() / 8).unwrap_or(0);
         self.commit = Commit::default();
         self.slot = ptr::from_ref(slot);

@@ -18,7 +18,9 @@ use super::unwound::placed_frame;
 use super::wait_period::WaitPlace;
 use super::writer::{SampleSpan, SampleWriter};
 use super::{PlacedFrame, self_unwind};
+use crate::carried::CarriedNow;
 use crate::entry::stack::{Frame, MAX_FRAMES};
+use crate::entry::trace::SampleContext;
 use crate::ids::ThreadId;
 use crate::label::merge::merge;
 use crate::label::registry::{self, LabelFinder};
@@ -220,7 +222,7 @@ impl SampleRecorder {
     fn record_copy(&mut self, thread: ThreadId, seen: &Seen<'_>, cpu_ns: u64, ticks: u64) -> bool {
         count(&self.shared.counts.taken, 1);
         let walked = self.unwind(seen.registers, &seen.stack);
-        let span = SampleSpan::run(ticks);
+        let span = SampleSpan::run(ticks).within(self.context(seen.carried));
         self.write(thread, (seen.at, cpu_ns, span), walked, (seen.labels, None))
     }
 
@@ -325,7 +327,8 @@ impl SampleRecorder {
             };
             count(&self.shared.counts.peeked, 1);
             let walked = self.unwind(registers, &stack);
-            let of = (at, 0, SampleSpan::wait(ticks));
+            let span = SampleSpan::wait(ticks).within(self.context(labels.carried));
+            let of = (at, 0, span);
             target.has_sample |= self.write(target.tid, of, walked, (labels.open(), label));
         }
         self.words = words;
@@ -352,6 +355,8 @@ impl SampleRecorder {
 
     fn write_bare(&mut self, target: &mut Target, of: (Timestamp, u64, SampleSpan)) {
         let labels = self.open_labels(target.tid);
+        let (at, cpu_ns, span) = of;
+        let of = (at, cpu_ns, span.within(self.context(labels.carried)));
         target.has_sample |= self.write(target.tid, of, Walked::default(), (labels.open(), None));
     }
 
@@ -388,14 +393,14 @@ impl SampleRecorder {
     /// Reads a thread's open labels from this thread.
     fn open_labels(&mut self, thread: ThreadId) -> OpenLabels {
         let mut labels = OpenLabels {
+            carried: CarriedNow::NOTHING,
             all: [(Frame::Unknown(0), 0); MAX_LABELS],
             count: 0,
         };
-        let found = self
-            .finder
-            .of(thread)
-            .and_then(|stack| stack.copy(pool_tag(), &mut labels.all));
-        labels.count = found.unwrap_or(0);
+        if let Some(stack) = self.finder.of(thread) {
+            labels.carried = stack.carried.now();
+            labels.count = stack.copy(pool_tag(), &mut labels.all).unwrap_or(0);
+        }
         labels
     }
 
@@ -423,6 +428,14 @@ impl SampleRecorder {
         count(&counts.failed, u64::from(walked.failed));
         count(&counts.cut, u64::from(walked.cut));
         walked
+    }
+
+    /// What a thread worked for that carried this.
+    fn context(&self, carried: CarriedNow) -> SampleContext {
+        SampleContext {
+            trace: carried.trace,
+            group: carried.group_in(self.manager.tag()),
+        }
     }
 
     /// Whether a refresh that found only new generated code still counts as useful.
@@ -492,8 +505,9 @@ impl SampleRecorder {
     }
 }
 
-/// The open labels of a thread.
+/// The open labels of a thread, and what else it carries.
 struct OpenLabels {
+    carried: CarriedNow,
     all: [PlacedFrame; MAX_LABELS],
     count: usize,
 }

@@ -17,6 +17,7 @@
 use std::cell::UnsafeCell;
 
 use super::PlacedFrame;
+use crate::carried::CarriedNow;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::label::{LabelStack, MAX_LABELS};
@@ -74,6 +75,7 @@ pub(super) struct StackCopy {
     filled: UnsafeCell<Filled>,
     stack: UnsafeCell<[u64; STACK_WORDS]>,
     labels: UnsafeCell<[PlacedFrame; MAX_LABELS]>,
+    carried: UnsafeCell<CarriedNow>,
 }
 
 // SAFETY: the callers of `fill` and `seen` promise that only one of them accesses it at a time.
@@ -90,6 +92,8 @@ pub(super) struct Seen<'a> {
     pub(super) stack: CopiedStack<'a>,
     /// Its open labels, each with an address in the frame that opened it.
     pub(super) labels: &'a [PlacedFrame],
+    /// Its trace and its group.
+    pub(super) carried: CarriedNow,
 }
 
 impl StackCopy {
@@ -112,6 +116,7 @@ impl StackCopy {
             }),
             stack: UnsafeCell::new([0; STACK_WORDS]),
             labels: UnsafeCell::new([(Frame::Code(DefinitionId::NONE, 0), 0); MAX_LABELS]),
+            carried: UnsafeCell::new(CarriedNow::NOTHING),
         }
     }
 
@@ -157,6 +162,9 @@ impl StackCopy {
         let labels = labels_of
             .and_then(|labels| labels.copy(pool_tag(), room))
             .unwrap_or(0);
+        let carried = labels_of.map_or(CarriedNow::NOTHING, |labels| labels.carried.now());
+        // SAFETY: the caller's promise.
+        unsafe { *self.carried.get() = carried };
         let filled = Filled {
             at,
             registers,
@@ -182,7 +190,10 @@ impl StackCopy {
         let stack = unsafe { &*self.stack.get() };
         // SAFETY: as above.
         let labels = unsafe { &*self.labels.get() };
+        // SAFETY: as above.
+        let carried = unsafe { *self.carried.get() };
         Some(Seen {
+            carried,
             labels: labels.get(..filled.labels)?,
             at: Timestamp::from_raw(filled.at),
             registers: filled.registers,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::{SampleHead, write_sample};
+use crate::entry::trace::SampleContext;
 use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::pool::tag::pool_tag;
@@ -65,6 +66,8 @@ pub(crate) struct SampleSpan {
     pub(crate) waits: bool,
     /// Whether it stands for the time since the thread's previous sample instead of ticks.
     pub(crate) since_previous: bool,
+    /// What the thread worked for.
+    pub(crate) context: SampleContext,
 }
 
 impl SampleSpan {
@@ -74,6 +77,10 @@ impl SampleSpan {
         waited: false,
         waits: false,
         since_previous: false,
+        context: SampleContext {
+            trace: None,
+            group: None,
+        },
     };
 
     /// A sample that stands for the time since the thread's previous sample.
@@ -102,6 +109,12 @@ impl SampleSpan {
         }
     }
 
+    /// The same in this context.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no samples on these systems
+    pub(crate) const fn within(self, context: SampleContext) -> Self {
+        Self { context, ..self }
+    }
+
     fn more_ticks(self) -> u32 {
         u32::try_from(self.ticks.saturating_sub(1)).unwrap_or(u32::MAX)
     }
@@ -127,6 +140,7 @@ struct LastStack {
     cut: bool,
     /// Whether unwinding reached a frame that it could not leave.
     failed: bool,
+    context: SampleContext,
 }
 
 impl SampleWriter {
@@ -183,6 +197,7 @@ impl SampleWriter {
             waits: span.waits,
             waited: span.waited,
             since_previous: span.since_previous,
+            context: span.context,
             more_ticks: span.more_ticks(),
         };
         let last = self.threads.entry(thread).or_default();
@@ -200,7 +215,7 @@ impl SampleWriter {
             last.chunk = self.place.chunk;
             last.frames.clear();
             last.frames.extend_from_slice(frames);
-            (last.cut, last.failed) = (head.cut, head.failed);
+            (last.cut, last.failed, last.context) = (head.cut, head.failed, head.context);
         }
         written
     }
@@ -246,6 +261,7 @@ impl SampleWriter {
             waits: span.waits,
             waited: span.waited,
             since_previous: span.since_previous,
+            context: last.context,
             more_ticks: span.more_ticks(),
         };
         let written = self

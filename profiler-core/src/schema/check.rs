@@ -29,7 +29,7 @@ pub const RESERVED_NAMES: [&str; 14] = [
 /// Names of types that the profiler and its integrations use themselves. Types of one name are merged
 /// in a profile, so a type of an application with such a name would take the fields from the markers
 /// of the profiler, or lose its own.
-const OWN_NAMES: [&str; 25] = [
+const OWN_NAMES: [&str; 26] = [
     "FlowBegin",
     "FlowEnd",
     "FlowStep",
@@ -44,6 +44,7 @@ const OWN_NAMES: [&str; 25] = [
     "Numbers",
     "Panic",
     "ProfilerLosses",
+    "SampleContext",
     "ScopedFuture",
     "SlowRun",
     "Span",

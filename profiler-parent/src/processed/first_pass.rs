@@ -281,6 +281,7 @@ fn end_open_waits(
             let weight = terms.weight_of_ticks(ticks);
             let row = [at.raw(), cpu, u64::from(wait.node), weight];
             thread.push_sample(row, terms.window, &mut shared.rows)?;
+            thread.note_context(at, None, &mut shared.rows)?;
             thread.open_wait.ticks = u32::try_from(all).unwrap_or(u32::MAX);
         }
     }
@@ -346,6 +347,7 @@ impl Pass<'_, '_> {
                 self.sorted.overhead.push(&mut self.shared.rows, row)?;
                 true
             }
+            Entry::Trace(_) => true,
             // An entry of a kind that this build does not know is not in the profile.
             _ => false,
         };
@@ -440,6 +442,7 @@ impl Pass<'_, '_> {
         thread.busy_samples += u32::from(node.is_some() && !sample.is_idle());
         let row = [at.raw(), cpu, plus_one(node), weight];
         thread.push_sample(row, window, &mut self.shared.rows)?;
+        thread.note_context(at, Some(sample.context), &mut self.shared.rows)?;
         self.note_wait(owner, sample, node, stack);
         Ok(true)
     }

@@ -119,11 +119,14 @@ impl MarkerColumns {
         let row = sites.resolve(marker, strings);
         let times = MarkerTimes::of(marker.timing, |at| process.marker_ns(at));
         self.head(row.name, times, row.category);
-        if !row.has_payload() && stack.is_none() {
+        if marker.trace.is_some() {
+            process.snapshot.definitions.note_contexts();
+        }
+        if !row.has_payload() && stack.is_none() && marker.trace.is_none() {
             return self.data.null();
         }
         self.data.begin_object();
-        row.write_payload(marker.payload, strings, &mut self.data);
+        row.write_payload(marker, strings, &mut self.data);
         if let Some(stack) = stack {
             self.data.entry_object("cause", |out| {
                 out.entry_millis_ns("time", Some(times.first()));

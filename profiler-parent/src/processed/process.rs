@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
+use profiler_core::internal::entry::trace::SampleContext;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, PoolReader, ThreadInfo};
 use profiler_core::session::EntryCounts;
@@ -10,8 +11,8 @@ use profiler_core::time::Timestamp;
 use profiler_gecko::ShownRange;
 use profiler_gecko::frame_names::thread_without_row;
 use profiler_gecko::model::{
-    Delivery, IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel,
-    ThreadHead, write_log,
+    ContextRuns, Delivery, IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place,
+    ProcessModel, ThreadHead, write_log,
 };
 use profiler_json::JsonWriter;
 
@@ -131,6 +132,7 @@ impl WrittenProcess<'_> {
             for run in self.slow_runs.of(place) {
                 markers.add_own(run, &self.model, &mut shared.strings);
             }
+            self.add_contexts(sorted, &mut markers, shared)?;
             fill.thread(place, &mut markers, &mut written, shared, numbers)?;
             let delivery = written.deliveries.get(place).copied().unwrap_or_default();
             self.add_losses(info, delivery, &mut markers, shared);
@@ -149,21 +151,16 @@ impl WrittenProcess<'_> {
             )?);
         }
         for (tid, sorted) in self.sampled_only() {
+            let name = thread_without_row(tid);
+            let mut markers = MarkerColumns::begin(&shared.spill_directory);
+            self.add_contexts(sorted, &mut markers, shared)?;
             let ledger = Ledger {
                 rows: &shared.rows,
                 numbers,
                 process: &self.model,
             };
-            let name = thread_without_row(tid);
             let head = ThreadHead::without_row(&self.model, tid, &name);
-            written.add(thread::write(
-                self,
-                &head,
-                sorted,
-                MarkerColumns::begin(&shared.spill_directory),
-                ledger,
-                out,
-            )?);
+            written.add(thread::write(self, &head, sorted, markers, ledger, out)?);
         }
         Ok(written)
     }
@@ -187,6 +184,27 @@ impl WrittenProcess<'_> {
             }
         }
         markers
+    }
+
+    /// Adds the runs of samples with the same context.
+    fn add_contexts(
+        &self,
+        sorted: &SortedThread,
+        markers: &mut MarkerColumns,
+        shared: &mut ProfileTables,
+    ) -> io::Result<()> {
+        let ProfileTables { rows, strings, .. } = shared;
+        let mut runs = ContextRuns::default();
+        sorted.contexts.for_each(rows, |[at, words @ ..]| {
+            let context = SampleContext::of_words(words);
+            if let Some(run) = runs.add(self.ns_of_raw(at), context, &self.model) {
+                markers.add_own(&run, &self.model, strings);
+            }
+        })?;
+        if let Some(run) = runs.finish(&self.model) {
+            markers.add_own(&run, &self.model, strings);
+        }
+        Ok(())
     }
 
     /// Adds a marker for the losses of a thread, if it has any.

@@ -6,6 +6,7 @@
 use std::io;
 
 use profiler_core::internal::entry::sample::SampleEntry;
+use profiler_core::internal::entry::trace::{CONTEXT_WORDS, SampleContext};
 use profiler_core::internal::reader::ThreadInfo;
 use profiler_core::time::Timestamp;
 use profiler_gecko::model::Delivery;
@@ -17,6 +18,9 @@ use super::stacks::NodeId;
 use super::store::RowStore;
 use super::window::Window;
 
+/// The words of a row with a context.
+const CONTEXT_ROW: usize = 1 + CONTEXT_WORDS;
+
 /// The entries of one thread.
 #[derive(Debug, Default)]
 pub(super) struct SortedThread {
@@ -24,6 +28,11 @@ pub(super) struct SortedThread {
     /// weight: the time that the sample stands for in nanoseconds, or a number of ticks if the
     /// interval is not known.
     pub(super) samples: Rows<4>,
+    /// Rows of time, and the words of a context: of each sample that has one, and of the first
+    /// after it that has none.
+    pub(super) contexts: Rows<CONTEXT_ROW>,
+    /// The context of the last sample.
+    context: SampleContext,
     /// Rows of time, bytes, address, and node plus one.
     pub(super) allocations: Rows<4>,
     /// Indices of the thread's chunks that contain its own markers.
@@ -108,6 +117,23 @@ impl SortedThread {
         let at = Timestamp::from_raw(at).max(least);
         self.has_cpu = cpu > 0;
         self.samples.push(rows, [at.raw(), cpu, node, weight])
+    }
+
+    /// Notes the context of a sample; `None` stands for that of the one before.
+    pub(super) fn note_context(
+        &mut self,
+        at: Timestamp,
+        context: Option<SampleContext>,
+        rows: &mut RowStore,
+    ) -> io::Result<()> {
+        let context = context.unwrap_or(self.context);
+        let before = std::mem::replace(&mut self.context, context);
+        if before.is_empty() && context.is_empty() {
+            return Ok(());
+        }
+        let ([first, second, third, fourth], _) = context.encode();
+        let row = [at.raw(), first, second, third, fourth];
+        self.contexts.push(rows, row)
     }
 
     /// The last row in the profiles of the series that ends with this one.

@@ -23,6 +23,7 @@
 
 mod addresses;
 mod ahead;
+mod contexts;
 mod counters;
 mod json;
 mod located;
@@ -44,6 +45,7 @@ pub mod text;
 mod thread;
 mod walk;
 
+pub use contexts::{SampleTraces, TraceIds, is_sample_context};
 pub use counters::{CounterLevels, CounterSeries, CounterValue};
 pub use logs::{
     EntryTotals, GatheredProcess, GatheringLog, Logs, ObservedTimeLog, ProfilingLog, PushedBatches,

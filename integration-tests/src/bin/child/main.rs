@@ -28,6 +28,7 @@ mod samples;
 mod sandbox;
 mod spans;
 mod sprawl;
+mod traces;
 mod traps;
 mod visit;
 mod workers;
@@ -53,6 +54,7 @@ const FAMILIES: &[Family] = &[
     counts::obey,
     sandbox::obey,
     spans::obey,
+    traces::obey,
     sprawl::obey,
     groups::obey,
     files::obey,

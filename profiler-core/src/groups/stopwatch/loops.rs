@@ -75,6 +75,7 @@ impl Stopwatch {
         };
         self.used &= !self.inner.laps;
         (self.level, self.inner) = (outer, it);
+        self.leave_innermost();
         if !it.is_running || !it.probes.needs_time() {
             return;
         }

@@ -10,6 +10,8 @@ pub(super) struct Lap {
     pub(super) group: Option<&'static Registered>,
     /// Number of guards that hold it open.
     pub(super) holds: u32,
+    /// The place + 1 of the lap that was the innermost one when this one was opened; 0 for none.
+    pub(super) around: u8,
     pub(super) since: Reading,
     pub(super) ticks: u64,
     pub(super) blocked: u64,
@@ -22,6 +24,7 @@ impl Lap {
     pub(super) const NONE: Self = Self {
         group: None,
         holds: 0,
+        around: 0,
         since: Reading::ZERO,
         ticks: 0,
         blocked: 0,
@@ -67,6 +70,7 @@ impl Lap {
         *self = Self {
             group: self.group,
             holds: self.holds,
+            around: self.around,
             since: self.since,
             ..Self::NONE
         };
@@ -89,6 +93,8 @@ pub(super) struct Loop {
     pub(super) laps: u64,
     pub(super) open: u64,
     pub(super) implied: u64,
+    /// The place + 1 of the innermost lap; 0 for none.
+    pub(super) innermost: u8,
     pub(super) last: Reading,
     pub(super) ticks: u64,
     pub(super) blocked: u64,
@@ -107,6 +113,7 @@ impl Loop {
         laps: 0,
         open: 0,
         implied: 0,
+        innermost: 0,
         last: Reading::ZERO,
         ticks: 0,
         blocked: 0,

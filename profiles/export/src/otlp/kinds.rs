@@ -9,7 +9,8 @@ use profiler_json::span_types::{SPAN_TYPE_PREFIX, is_span_type};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use profiler_reader::RawMarker;
+use super::identity::{SpanId, SpanRef, TraceId};
+use profiler_reader::{RawMarker, TraceIds, is_sample_context};
 
 /// What a marker is to a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub(super) enum MarkerKind {
     Detail { number: u64 },
     /// An event of `tracing`.
     Event { number: Option<u64> },
+    /// The time in which the samples of a thread have the same context, and the span of the
+    /// application in it.
+    Context { span: Option<SpanRef> },
     /// A statement of the profiler about itself.
     OfProfiler,
     /// Any other marker.
@@ -50,6 +54,10 @@ struct Fields<'m> {
 
 impl MarkerKind {
     pub(super) fn of(marker: &RawMarker<'_>) -> Self {
+        if marker.data.is_some_and(is_sample_context) {
+            let span = application_span(marker);
+            return Self::Context { span };
+        }
         let fields = marker.data.and_then(|data| serde_json::from_str(data).ok());
         fields.map_or(Self::Other, |fields: Fields<'_>| Self::of_fields(&fields))
     }
@@ -84,9 +92,18 @@ impl MarkerKind {
             | Self::Relation { number, .. }
             | Self::Detail { number } => Some(number),
             Self::Flow { number } | Self::Event { number } => number,
-            Self::OfProfiler | Self::Other => None,
+            Self::Context { .. } | Self::OfProfiler | Self::Other => None,
         }
     }
+}
+
+/// The span of the application in which a marker was recorded.
+pub(super) fn application_span(marker: &RawMarker<'_>) -> Option<SpanRef> {
+    let ids = marker.data.and_then(TraceIds::of)?;
+    Some(SpanRef {
+        trace: TraceId(ids.trace.to_be_bytes()),
+        span: SpanId(ids.span.to_be_bytes()),
+    })
 }
 
 fn number(value: Option<&RawValue>) -> Option<u64> {

@@ -3,7 +3,7 @@
 //! Used by traces, and by profiles, whose samples refer to spans.
 
 use super::identity::SpanRef;
-use super::kinds::MarkerKind;
+use super::kinds::{MarkerKind, application_span};
 use super::span_index::{Parent, ProcessIndex, SpanIndex, numbered};
 use super::thread_spans::{ThreadSpan, ThreadSpans};
 
@@ -33,6 +33,11 @@ pub(super) fn placed(
                 span: index.span((process, number)),
                 parent: index.parent((process, number)),
             },
+            MarkerKind::Context { span: None } => continue,
+            MarkerKind::Context { span: Some(of) } => Placed {
+                span: of,
+                parent: None,
+            },
             _ => {
                 let above = span.within.and_then(|within| *all.get(within)?);
                 of_place(span, above.map(|above| above.span), index, process, tid)
@@ -46,7 +51,7 @@ pub(super) fn placed(
     all
 }
 
-/// A span whose parent is what contains it.
+/// A span whose parent is what contains it, or else the application's own span.
 fn of_place(
     span: &ThreadSpan<'_>,
     above: Option<SpanRef>,
@@ -67,6 +72,7 @@ fn of_place(
             &interval
         }
     };
+    let above = above.or_else(|| application_span(&span.marker));
     Placed {
         span: SpanRef {
             trace: above.map_or_else(|| session.trace(name, place), |above| above.trace),

@@ -1,6 +1,7 @@
 //! The span that was open when a sample was taken, and its group.
 //!
-//! Used by [`super::profiles`], in the order of the samples' times. The innermost span is the one
+//! If the sample's thread worked for a trace of the application, its span is that of the
+//! application, and the group that the sample carries comes before that of a span. Used by [`super::profiles`], in the order of the samples' times. The innermost span is the one
 //! that began last. A span of `tracing` may be open without being entered: it counts only if its
 //! name is a label in the sample's stack, or if a poll of it contains the sample. Of a stack, the
 //! innermost functions are searched, and the innermost labels are known, so memory grows with the
@@ -51,6 +52,9 @@ pub(in super::super) struct OpenSpans<'s> {
     /// By start and place.
     open: BTreeMap<(i64, usize), Candidate>,
     candidates: HashMap<usize, Candidate>,
+    /// Start, end and place of the intervals of samples with the same context, in the order of
+    /// time. They do not overlap.
+    contexts: Vec<(i64, i64, usize)>,
     /// The names of spans of `tracing`.
     names: HashMap<&'s str, LabelNumber>,
     /// The names in each stack that are names of such spans, each once.
@@ -62,6 +66,8 @@ struct Candidate {
     /// The label that a sample must have.
     label: Option<LabelNumber>,
     has_group: bool,
+    /// Whether it is a context with a span of the application.
+    has_span: bool,
 }
 
 impl<'s> OpenSpans<'s> {
@@ -77,19 +83,36 @@ impl<'s> OpenSpans<'s> {
             ended: 0,
             open: BTreeMap::new(),
             candidates: HashMap::new(),
+            contexts: Vec::new(),
             names: HashMap::new(),
             labels: ByRow::default(),
         };
         all.labels.begin(thread.tables.node_count());
         for (place, span) in spans.spans.iter().enumerate() {
             let Some(start) = span.start else { continue };
+            let has_group = groups.contains_key(&place);
+            if let MarkerKind::Context { span: of } = span.kind {
+                let candidate = Candidate {
+                    label: None,
+                    has_group,
+                    has_span: of.is_some(),
+                };
+                all.candidates.insert(place, candidate);
+                all.contexts.push((start, span.end.unwrap_or(start), place));
+                continue;
+            }
             let is_traced = matches!(span.kind, MarkerKind::Traced { .. });
             let label = is_traced.then(|| all.number(marker_name(&span.marker, thread)));
             all.starts.push((start, place));
             all.ends.push((span.end.unwrap_or(i64::MAX), start, place));
-            let has_group = groups.contains_key(&place);
-            all.candidates.insert(place, Candidate { label, has_group });
+            let candidate = Candidate {
+                label,
+                has_group,
+                has_span: false,
+            };
+            all.candidates.insert(place, candidate);
         }
+        all.contexts.sort_unstable();
         all.starts.sort_unstable();
         all.ends.sort_unstable();
         all
@@ -109,6 +132,33 @@ impl<'s> OpenSpans<'s> {
         tables: &'s Tables,
     ) -> SampleContext {
         self.advance(at);
+        let carried = self.carried(at);
+        let belongs = self.innermost(stack, tables);
+        SampleContext {
+            span: carried.span.or(belongs.span),
+            group: carried.group.or(belongs.group),
+        }
+    }
+
+    /// What the sample itself carries.
+    fn carried(&self, at: i64) -> SampleContext {
+        let begun = self.contexts.partition_point(|(start, ..)| *start <= at);
+        let last = begun
+            .checked_sub(1)
+            .and_then(|last| self.contexts.get(last));
+        let place = last
+            .filter(|(_, end, _)| at <= *end)
+            .map(|(.., place)| *place);
+        let candidate = place.and_then(|place| self.candidates.get(&place));
+        let has = |wanted: fn(&Candidate) -> bool| candidate.is_some_and(wanted);
+        SampleContext {
+            span: place.filter(|_| has(|one| one.has_span)),
+            group: place.filter(|_| has(|one| one.has_group)),
+        }
+    }
+
+    /// The innermost open span that the thread has entered, and the innermost one with a group.
+    fn innermost(&mut self, stack: Option<NodeId>, tables: &'s Tables) -> SampleContext {
         if self.open.is_empty() {
             return SampleContext::default();
         }

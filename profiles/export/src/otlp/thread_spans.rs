@@ -167,7 +167,11 @@ impl Query {
             start: span.first(),
             end: span.end.unwrap_or(i64::MAX),
             asks: Asks::Span(place),
-            contains: is_whole && !matches!(span.kind, MarkerKind::Traced { .. }),
+            contains: is_whole
+                && !matches!(
+                    span.kind,
+                    MarkerKind::Traced { .. } | MarkerKind::Context { .. }
+                ),
         }
     }
 }

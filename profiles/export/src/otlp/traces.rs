@@ -96,8 +96,11 @@ impl Sink for Traces<'_> {
         let placed = placed(&spans, &self.index, process, thread.tid);
         let mut points = points(&spans);
         for ((span, placed), points) in spans.spans.iter().zip(placed).zip(&mut points) {
-            let Some(placed) = placed.filter(|_| !matches!(span.kind, MarkerKind::Poll { .. }))
-            else {
+            let is_span = !matches!(
+                span.kind,
+                MarkerKind::Poll { .. } | MarkerKind::Context { .. }
+            );
+            let Some(placed) = placed.filter(|_| is_span) else {
                 continue;
             };
             let source = Source {

@@ -165,7 +165,7 @@ impl<'a> ChunkOwners<'a> {
                 }
                 return false;
             }
-            Entry::Allocation(_) | Entry::Unknown(_) => return true,
+            Entry::Allocation(_) | Entry::Trace(_) | Entry::Unknown(_) => return true,
         };
         if wanted {
             self.note_visit(chunk, owner, is_sample);

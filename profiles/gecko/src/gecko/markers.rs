@@ -104,9 +104,12 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
             self.times(marker.timing),
             row.category,
         );
-        if row.has_payload() || !marker.stack.is_empty() {
+        if marker.trace.is_some() {
+            self.process.model.snapshot.definitions.note_contexts();
+        }
+        if row.has_payload() || !marker.stack.is_empty() || marker.trace.is_some() {
             self.out.begin_object();
-            row.write_payload(marker.payload, &mut self.strings, self.out);
+            row.write_payload(marker, &mut self.strings, self.out);
             let elsewhere = marker.foreign.map(|_| recorder);
             self.write_stack(marker.stack, marker.timing.last(), elsewhere);
             self.out.end_object();

@@ -15,6 +15,7 @@
 
 mod allocations;
 mod chunk_owners;
+mod contexts;
 mod counters;
 mod frames;
 mod levels;

@@ -30,6 +30,7 @@ pub(super) struct SampleTable<'a, 'w, W: Write> {
     stacks: StackTable,
     last_ns: i64,
     shown: ShownRange,
+    has_contexts: bool,
 }
 
 impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
@@ -48,7 +49,13 @@ impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
             stacks,
             last_ns: i64::MIN,
             shown,
+            has_contexts: false,
         }
+    }
+
+    /// Whether a sample has a trace or a group.
+    pub(super) const fn has_contexts(&self) -> bool {
+        self.has_contexts
     }
 
     /// Whether the output has failed, so that writing more is useless.
@@ -59,6 +66,7 @@ impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
     /// The row of a sample. `path` holds the sample's stack.
     pub(super) fn row(&mut self, sample: &SampleEntry<'_>, path: &mut StackPath) -> SampleRow {
         let stack = path.intern(&mut self.stacks, sample.is_idle());
+        self.has_contexts |= !sample.context.is_empty();
         SampleRow {
             at_ns: self.process.ns(sample.at),
             stack,

@@ -29,10 +29,10 @@ use profiler_json::JsonWriter;
 /// The state of writing the threads of one process.
 #[derive(Debug)]
 pub(super) struct Threads<'a, S> {
-    part: &'a ProcessPart<'a, S>,
-    owners: ChunkOwners<'a>,
+    pub(super) part: &'a ProcessPart<'a, S>,
+    pub(super) owners: ChunkOwners<'a>,
     pub(super) periodic: Periodic<'a>,
-    buffer: ChunkBuffer,
+    pub(super) buffer: ChunkBuffer,
     /// Entries written so far, and entries outside of the range, by the thread that recorded them.
     deliveries: Vec<Delivery>,
 }
@@ -148,7 +148,11 @@ impl<'a, S: ByteSource> Threads<'a, S> {
             &mut samples,
             progress.sub(0, 50, "samples"),
         )?;
+        let has_contexts = samples.has_contexts();
         let mut markers = samples.end();
+        if has_contexts {
+            self.write_contexts(process, place, info, &mut markers)?;
+        }
         own += self.write_markers(
             process,
             place,
@@ -342,6 +346,7 @@ impl<'a, S: ByteSource> Threads<'a, S> {
                 Entry::Allocation(allocation) if recorder == place => {
                     allocations::write(table, tid, &allocation)
                 }
+                Entry::Trace(_) if recorder == place => {}
                 entry => {
                     let is_periodic = recorder == place && self.periodic.note(owned, &entry);
                     others = others.saturating_add(u64::from(is_periodic));
@@ -423,7 +428,7 @@ fn end<W: Write>(markers: MarkerTable<'_, '_, W>) -> ShownRange {
 }
 
 /// The entries of a chunk; `None` if it was evicted meanwhile.
-fn read<'b, S: ByteSource>(
+pub(super) fn read<'b, S: ByteSource>(
     part: &ProcessPart<'_, S>,
     buffer: &'b mut ChunkBuffer,
     chunk: &profiler_core::internal::reader::ChunkInfo,

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::categories::find_category;
+use super::contexts::{has_trace_keys, is_trace_key};
 use crate::CategoryRow;
 use profiler_core::ids::DefinitionId;
 use profiler_core::internal::reader::{Definitions, MarkerType};
@@ -56,6 +57,8 @@ pub(super) struct TypePlan {
     pub(super) fields: Vec<FieldPlan>,
     /// Which of the values is the number of a span, if the markers are starts and ends of spans.
     pub(super) span_field: Option<usize>,
+    /// Whether its payloads may have the fields of a trace besides its own.
+    pub(super) may_have_trace: bool,
 }
 
 impl TypePlan {
@@ -70,6 +73,8 @@ impl TypePlan {
         Self {
             name: safe_type(schema).into_owned(),
             span_field: span_field.filter(|_| is_span),
+            may_have_trace: !has_trace_keys(schema)
+                && !marker_type.keys.iter().any(|key| is_trace_key(key)),
             fields: marker_type.keys.iter().map(field).collect(),
         }
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use super::SpanKey;
+use super::contexts::write_trace;
 use super::marker_plans::{MarkerPlans, Shape, SitePlan, TypePlan};
 use super::value::write_value;
 use crate::ShownRange;
@@ -127,8 +128,22 @@ impl ResolvedMarker<'_> {
         Some(SpanKey { number, name })
     }
 
-    /// Writes the type and the fields of a payload into an open object.
+    /// Writes the type and the fields of a marker's payload into an open object, and its trace.
     pub fn write_payload<W: Write>(
+        &self,
+        marker: &MarkerEntry<'_>,
+        texts: &mut impl TextTable,
+        out: &mut JsonWriter<W>,
+    ) {
+        let may_have_trace = self.marker_type.is_none_or(|of| of.may_have_trace);
+        let trace = marker.trace.filter(|_| may_have_trace);
+        self.write_fields(marker.payload, texts, out);
+        if let Some(trace) = trace {
+            write_trace(trace, out);
+        }
+    }
+
+    fn write_fields<W: Write>(
         &self,
         payload: &[u8],
         texts: &mut impl TextTable,

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use super::marker_plans::safe_type;
 use super::marker_rows::NO_PAYLOAD;
-use super::{categories, incomplete, level, losses, machine, schema, slow_run};
+use super::{categories, contexts, incomplete, level, losses, machine, schema, slow_run};
 use crate::{CategoryRow, RangeLimits, ShownRange};
 use profiler_core::internal::reader::Definitions;
 use profiler_core::marker::schema::{Location, MarkerSchema};
@@ -134,6 +134,8 @@ fn write_schemas<W: Write>(
     format: SchemaFormat,
     out: &mut JsonWriter<W>,
 ) {
+    let mut definition = definitions.iter();
+    let has_contexts = definition.any(|definitions| definitions.has_contexts());
     let mut own = vec![
         losses::schema(),
         incomplete::schema(),
@@ -142,6 +144,9 @@ fn write_schemas<W: Write>(
     ];
     if format == SchemaFormat::Gecko {
         own.extend(level::schemas());
+    }
+    if has_contexts {
+        own.push(contexts::schema());
     }
     let known = definitions
         .iter()
@@ -152,9 +157,15 @@ fn write_schemas<W: Write>(
         .iter()
         .chain(known.map(|known| &known.schema))
         .filter(is_first);
-    out.entry_list("markerSchema", all, |known, out| match format {
-        SchemaFormat::Gecko => schema::write_schema(known, out),
-        SchemaFormat::Processed => schema::write_processed_schema(known, out),
+    out.entry_list("markerSchema", all, |known, out| {
+        let known = match has_contexts {
+            true => &contexts::with_trace(known),
+            false => known,
+        };
+        match format {
+            SchemaFormat::Gecko => schema::write_schema(known, out),
+            SchemaFormat::Processed => schema::write_processed_schema(known, out),
+        }
     });
 }
 

@@ -9,6 +9,7 @@
 //! entries.
 
 mod categories;
+mod contexts;
 mod counter_steps;
 mod counters;
 mod crash;
@@ -29,6 +30,7 @@ mod threads;
 mod value;
 
 pub use categories::{find_category, label_category, merge_categories};
+pub use contexts::{ContextMarker, ContextRuns};
 pub use counters::{
     CounterKind, CounterPoint, CounterPoints, MEMORY, is_counter_shown, resident_memory,
 };

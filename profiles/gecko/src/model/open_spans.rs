@@ -26,6 +26,7 @@ use profiler_core::internal::entry::stack::Stack;
 use profiler_core::internal::entry::{MarkerEntry, Timing};
 use profiler_core::internal::payload::combined;
 use profiler_core::time::Timestamp;
+use profiler_core::trace::TraceContext;
 use profiler_json::strings::StringId;
 
 /// Maximum number of ends by other threads that are noted.
@@ -70,6 +71,7 @@ struct SpanStart {
     at: Timestamp,
     name: Option<Box<str>>,
     payload: Box<[u8]>,
+    trace: Option<TraceContext>,
 }
 
 /// An end that is read before its start.
@@ -201,6 +203,7 @@ impl SpanStart {
             at,
             name: marker.name.map(Box::from),
             payload: Box::from(marker.payload),
+            trace: marker.trace,
         }
     }
 
@@ -233,6 +236,7 @@ impl SpanStart {
             name: self.name.as_deref(),
             payload: &self.payload,
             stack: Stack::EMPTY,
+            trace: self.trace,
         }
     }
 }
@@ -252,6 +256,7 @@ mod tests {
             name: None,
             payload,
             stack: Stack::EMPTY,
+            trace: None,
         }
     }
 

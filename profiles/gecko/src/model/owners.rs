@@ -128,6 +128,7 @@ mod tests {
             name: None,
             payload: &[],
             stack: Stack::EMPTY,
+            trace: None,
         }
     }
 

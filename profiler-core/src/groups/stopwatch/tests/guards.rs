@@ -143,3 +143,41 @@ fn more_groups_than_there_is_room_for_still_have_their_ticks() {
     thread.run(&groups[..1], 4);
     assert_eq!(thread.totals("g0").wall_ns, 13, "and all is as before");
 }
+
+#[test]
+fn the_innermost_group_is_that_which_was_entered_last_and_is_still_open() {
+    let mut thread = Thread::new(ALL);
+    let [tenant, plugin, waits] = ["tenant", "plugin", "waits"].map(unregistered);
+    let is = |thread: &Thread, group: Option<Id>| {
+        thread.watch.innermost().map(std::ptr::from_ref) == group.map(std::ptr::from_ref)
+    };
+    assert!(is(&thread, None));
+    let outer = thread.enter(&[tenant]);
+    let inner = thread.enter(&[plugin]);
+    assert!(is(&thread, Some(plugin)));
+    let again = thread.enter(&[tenant]);
+    let waiting = thread.wait(&[waits]);
+    assert!(is(&thread, Some(plugin)), "neither is newly entered work");
+    thread.exit(waiting);
+    thread.exit(again);
+    thread.exit(outer);
+    assert!(
+        is(&thread, Some(plugin)),
+        "the guards leave in another order"
+    );
+    thread.exit(inner);
+    assert!(is(&thread, None));
+    let outer = thread.enter(&[tenant, plugin]);
+    assert!(is(&thread, Some(plugin)), "the last one of several");
+    let around = thread.enter(&[waits]);
+    thread.watch.begin_nested(&thread.clock).unwrap();
+    assert!(
+        is(&thread, None),
+        "a nested loop pauses the groups around it"
+    );
+    thread.exit(around);
+    thread.watch.end_nested(&thread.clock);
+    assert!(is(&thread, Some(plugin)), "it was left within the loop");
+    thread.exit(outer);
+    assert!(is(&thread, None));
+}

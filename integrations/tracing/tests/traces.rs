@@ -1,0 +1,60 @@
+//! The layer for the application's own traces: a thread works for the trace of the span that it is
+//! inside.
+
+use profiler_core::trace::{TraceContext, current_trace};
+use tracing::span::{Attributes, Id};
+use tracing::{Subscriber, info_span};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::support::on_a_thread;
+
+/// What a library for traces keeps for a span.
+struct Known(TraceContext);
+
+/// Stands for such a library: spans called "request" begin traces, those called "step" are spans in
+/// them, and it does not know others.
+struct Library;
+
+fn context(trace: u8, span: u8) -> TraceContext {
+    TraceContext::from_bytes([trace; 16], [span; 8], 1).unwrap()
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Library {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, spans: Context<'_, S>) {
+        let known = match attributes.metadata().name() {
+            "request" => Known(context(1, 1)),
+            "step" => Known(context(1, 2)),
+            _ => return,
+        };
+        spans.span(id).unwrap().extensions_mut().insert(known);
+    }
+}
+
+#[test]
+fn a_thread_works_for_the_trace_of_the_span_that_it_is_inside() {
+    let traces = profiler_tracing::trace_layer(|span| Some(span.get::<Known>()?.0));
+    let subscriber = tracing_subscriber::registry().with(Library).with(traces);
+    tracing::subscriber::with_default(subscriber, || {
+        assert_eq!(current_trace(), None);
+        let request = info_span!("request").entered();
+        assert_eq!(current_trace(), Some(context(1, 1)));
+        {
+            let _unknown = info_span!("unknown").entered();
+            assert_eq!(
+                current_trace(),
+                Some(context(1, 1)),
+                "that of the span around"
+            );
+            let _step = info_span!("step").entered();
+            assert_eq!(current_trace(), Some(context(1, 2)));
+            assert_eq!(on_a_thread(current_trace), None);
+        }
+        assert_eq!(current_trace(), Some(context(1, 1)));
+        let request = request.exit();
+        assert_eq!(current_trace(), None);
+        request.in_scope(|| assert_eq!(current_trace(), Some(context(1, 1))));
+        assert_eq!(current_trace(), None);
+    });
+}
