@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use integration_tests::foreign::{Workplace, is_installed};
 use integration_tests::own_process;
@@ -78,6 +79,58 @@ int main(int count, char **words) {
     mark("loaded");
     printf("%d\n", recording());
     return dlclose(library);
+}
+"#;
+
+/// Uses call sites on four threads at once, and says how often their arguments were evaluated.
+const SITES: &str = r#"
+#include <profiler.h>
+#include <pthread.h>
+#include <stdio.h>
+static const char *evaluated(int *times, const char *text) {
+    *times += 1;
+    return text;
+}
+static void *work(void *argument) {
+    int *times = (int *)argument;
+    const double numbers[2] = {1, 2.5};
+    for (int i = 0; i < 20; i++) {
+        uint64_t start = mpprof_now();
+        MPPROF_MARKER("instant");
+        MPPROF_MARKER_TEXT("text", evaluated(times, i % 2 ? "odd" : NULL));
+        MPPROF_BEGIN("interval", "by a macro");
+        mpprof_end("interval");
+        mpprof_begin("interval", "by a function");
+        MPPROF_END("interval");
+        MPPROF_INTERVAL("one entry", start, NULL);
+        MPPROF_MARKER_NUMBERS("numbers", "text", numbers, 2);
+    }
+    return argument;
+}
+int main(void) {
+    static mpprof_site own = {"own", NULL, NULL};
+    static mpprof_site nameless = {NULL, NULL, NULL};
+    pthread_t threads[4];
+    int times[4] = {0, 0, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        pthread_create(&threads[i], NULL, work, &times[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    if (times[0] == times[1]) {
+        MPPROF_MARKER("as many");
+    } else
+        puts("not as many");
+    mpprof_site_marker(&own, NULL);
+    mpprof_site_marker(&nameless, "text");
+    mpprof_site_numbers(&nameless, NULL, NULL, 3);
+    mpprof_site_begin(NULL, NULL);
+    mpprof_site_interval(NULL, 1, NULL);
+    mpprof_leave();
+    MPPROF_MARKER("left");
+    printf("%d\n", times[0] + times[1] + times[2] + times[3]);
+    return 0;
 }
 "#;
 
@@ -181,6 +234,101 @@ fn the_header_is_one_for_cpp_and_for_old_c() -> anyhow::Result<()> {
         let program = place.compile_file("c++", "cpp", &source, &options)?;
         let recorded = place.record(&[text(&program)])?;
         assert_eq!(recorded.output.stdout, b"recording\n");
+    }
+    Ok(())
+}
+
+/// The program with call sites, by each compiler that is installed, in C and in C++.
+fn programs_with_sites(place: &Workplace) -> anyhow::Result<Vec<PathBuf>> {
+    let options = place.install_agent()?;
+    let mut programs = Vec::new();
+    let all = [
+        ("cc", "c11"),
+        ("c++", "c++11"),
+        ("clang", "c11"),
+        ("clang++", "c++11"),
+    ];
+    for (compiler, standard) in all {
+        if !is_installed(compiler) {
+            continue;
+        }
+        let name = format!("sites-{compiler}");
+        let end = if standard == "c11" { "c" } else { "cpp" };
+        let source = place.path().join(format!("{name}.{end}"));
+        fs::write(&source, SITES)?;
+        let standard = format!("-std={standard}");
+        let mut options = words(&options);
+        options.extend([standard.as_str(), "-pedantic", "-pthread"]);
+        programs.push(place.compile_file(compiler, &name, &source, &options)?);
+    }
+    Ok(programs)
+}
+
+#[test]
+fn call_sites_record_what_the_functions_record_from_any_number_of_threads() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    for program in programs_with_sites(&place)? {
+        let alone = place.run(&[text(&program)])?;
+        assert_eq!(
+            alone.stdout, b"0\n",
+            "arguments are evaluated without a session"
+        );
+        let recorded = place.record_with(&["--limit", "256M"], &[text(&program)])?;
+        assert_eq!(recorded.output.stdout, b"80\n", "{}", recorded.said());
+        let name = program.file_name().and_then(|name| name.to_str());
+        let profile = recorded.profile()?;
+        let process = profile.process(name.unwrap_or_default())?;
+        process.counts()?;
+        for (name, count) in [
+            ("instant", 80),
+            ("text", 80),
+            ("interval", 320),
+            ("one entry", 80),
+            ("numbers", 80),
+            ("as many", 1),
+            ("own", 1),
+            ("left", 0),
+        ] {
+            assert_eq!(process.named(name).count(), count, "{name} of {program:?}");
+        }
+        let odd = process
+            .named("text")
+            .filter(|mark| mark.data["name"] == "odd");
+        assert_eq!(odd.count(), 40);
+        let numbers = process
+            .named("numbers")
+            .next()
+            .map(|mark| &mark.data["numbers"]);
+        assert_eq!(numbers, Some(&serde_json::json!([1.0, 2.5])));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_reason_for_which_nothing_is_recorded_is_printed_on_request() -> anyhow::Result<()> {
+    own_process!();
+    let (place, program) = compiled_example()?;
+    let said = |session: Option<&str>| -> anyhow::Result<String> {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", place.prefix().join("lib"));
+        command.env("MULTIPROCESS_PROFILER_VERBOSE", "1");
+        command.envs(session.map(|value| ("MULTIPROCESS_PROFILER_SESSION", value)));
+        let output = command.stdin(Stdio::null()).output()?;
+        assert_eq!(output.stdout, b"not recording\n");
+        Ok(String::from_utf8(output.stderr)?)
+    };
+    for (session, reason) in [
+        (None, "off: no session"),
+        (
+            Some("nonsense"),
+            "MULTIPROCESS_PROFILER_SESSION is malformed",
+        ),
+    ] {
+        let said = said(session)?;
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("profiler: requests ["), "{said}");
+        assert!(said.contains(reason), "{said}");
     }
     Ok(())
 }

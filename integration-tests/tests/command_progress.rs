@@ -231,6 +231,29 @@ fn a_recording_shows_its_processes_on_a_terminal_and_not_in_the_output() -> anyh
 }
 
 #[test]
+fn the_message_of_a_capture_has_a_line_of_its_own() -> anyhow::Result<()> {
+    own_process!();
+    let directory = tempfile::tempdir()?;
+    let terminal = Terminal::open()?;
+    let words = ["--progress", "--capture-on-signal", "USR2"];
+    let mut child = recording_on(&terminal, directory.path(), &words, false)?;
+    let mut program = child.stdin.take().context("no pipe")?;
+    ensure!(until(|| terminal.so_far().contains(LINE)), "no line");
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::USR2)?;
+    let end = "-flag.json.gz";
+    ensure!(until(|| terminal.so_far().contains(end)), "no capture");
+    writeln!(program, "exit 0")?;
+    ensure!(child.wait()?.success(), "it failed");
+    let text = terminal.text()?;
+    let message = text.split(end).next().unwrap_or_default();
+    let (before, _) = message.rsplit_once("profiler: ").context("no message")?;
+    let same_line = before.rsplit(['\r', '\n']).next().unwrap_or_default();
+    assert_eq!(same_line.replace("\u{1b}[2K", ""), "", "{text:?}");
+    Ok(())
+}
+
+#[test]
 fn a_program_has_the_lines_of_its_terminal_for_itself_unless_asked() -> anyhow::Result<()> {
     own_process!();
     // The last one began last, so the others had the time to show their lines when it shows its.

@@ -26,10 +26,10 @@ static void parse(const mpprof_label *label) {
 static void answer(int number, const mpprof_label *label, const mpprof_counter *bytes) {
     char text[32];
     uint64_t start = mpprof_now();
-    mpprof_begin("request", "GET /");
+    MPPROF_BEGIN("request", "GET /");
     parse(label);
     mpprof_counter_add(bytes, 100);
-    mpprof_end("request");
+    MPPROF_END("request");
     if (mpprof_is_recording()) {
         double numbers[2] = {(double)number, number * 0.5};
         snprintf(text, sizeof text, "number %d", number);

@@ -32,9 +32,17 @@ pub(crate) fn join_wait() -> Duration {
     milliseconds.min(LONGEST_WAIT)
 }
 
-/// Whether the profiler must stay out of this process.
-pub(crate) fn forbids() -> bool {
-    is_privileged() || is_instrumented() || recorder_note::is_in_another_file()
+/// Why the profiler must stay out of this process; `None` if it may record.
+pub(crate) fn why_forbidden() -> Option<&'static str> {
+    if is_privileged() {
+        Some("the program has more rights than the process that has started it")
+    } else if is_instrumented() {
+        Some("the program is built with a sanitizer")
+    } else if recorder_note::is_in_another_file() {
+        Some("the program contains the profiler, which records instead of this library")
+    } else {
+        None
+    }
 }
 
 /// Whether the process has more rights than its parent process, which has written the environment.

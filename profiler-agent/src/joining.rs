@@ -3,7 +3,8 @@
 //! The loader calls [`read`] when it loads the library: that only reads the environment, which the
 //! program may change later. The first call of a function, on any thread, joins and waits for the
 //! session's answer; calls on other threads wait meanwhile. Invariants: without a session a call
-//! costs two loads; each wait is limited; nothing here panics.
+//! costs two loads; each wait is limited; nothing here panics; nothing is printed, unless
+//! `MULTIPROCESS_PROFILER_VERBOSE` asks for the reason for which the process does not record.
 
 #![allow(unsafe_code)]
 
@@ -12,8 +13,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use profiler_child::Invitation;
-use profiler_core::session;
+use ipc_protocol::environment::is_verbose;
+use profiler_child::{InitError, Invitation, Status, tell_if_off};
+use profiler_core::session::{self, AfterForkError};
 use profiler_sys::keeping_errno;
 
 use crate::host;
@@ -34,7 +36,10 @@ const PATIENCE_AT_END: Duration = Duration::from_secs(1);
 
 static STATE: AtomicU8 = AtomicU8::new(DECIDED);
 /// What the environment said when the library was loaded, until it is followed.
-static INVITATION: Mutex<Option<Invitation>> = Mutex::new(None);
+static INVITATION: Mutex<Option<Allowed>> = Mutex::new(None);
+
+/// For whom to record, or why the profiler must stay out of this process.
+type Allowed = Result<Invitation, &'static str>;
 
 /// The loader calls the functions of this section when it loads the library.
 #[used]
@@ -48,9 +53,14 @@ extern "C" fn read() {
 
 fn read_environment() {
     let invitation = Invitation::of_environment();
-    if invitation.is_there() && !host::forbids() {
+    let tells_why = is_verbose();
+    if !invitation.is_there() && !tells_why {
+        return;
+    }
+    let allowed = host::why_forbidden().map_or(Ok(invitation), Err);
+    if allowed.is_ok() || tells_why {
         if let Ok(mut place) = INVITATION.try_lock() {
-            *place = Some(invitation);
+            *place = Some(allowed);
         }
         STATE.store(INVITED, Ordering::Release);
     }
@@ -104,7 +114,17 @@ fn follow(patience: Duration) {
         Err(TryLockError::WouldBlock) => None,
     };
     if let Some(invitation) = invitation {
-        profiler_child::init_as(invitation, patience);
+        accept(invitation, patience);
+    }
+}
+
+/// Joins, if that is allowed. If the process does not record then, and the environment asks for the
+/// reason, prints it.
+fn accept(invitation: Allowed, patience: Duration) {
+    match invitation {
+        Ok(invitation) => tell_if_off(&profiler_child::init_as(invitation, patience)),
+        Err(why) if is_verbose() => profiler_child::tell(&format!("off: {why}")),
+        Err(_) => {}
     }
 }
 
@@ -126,16 +146,13 @@ pub(crate) fn join() {
     is_recording();
 }
 
-/// Joins the session at this address, if the agent is allowed to. Reads no environment. Never
-/// panics.
+/// Joins the session at this address, if the agent is allowed to. Never panics.
 pub(crate) fn join_at(address: &str) {
-    if host::forbids() || STATE.swap(JOINING, Ordering::AcqRel) == JOINING {
-        return;
+    if STATE.swap(JOINING, Ordering::AcqRel) != JOINING {
+        let invitation = Invitation::of_session(address);
+        let allowed = host::why_forbidden().map_or(Ok(invitation), Err);
+        join_and_decide(move || accept(allowed, PATIENCE));
     }
-    let invitation = Invitation::of_session(address);
-    join_and_decide(move || {
-        profiler_child::init_as(invitation, PATIENCE);
-    });
 }
 
 /// Begins anew in a forked child. Never panics.
@@ -147,8 +164,17 @@ pub(crate) unsafe fn after_fork() {
         return join(); // its parent process has not joined
     }
     STATE.store(JOINING, Ordering::Release);
-    // SAFETY: the caller's promise.
-    join_and_decide(|| _ = unsafe { profiler_child::after_fork_within(host::join_wait()) });
+    join_and_decide(|| {
+        // SAFETY: the caller's promise.
+        let status = unsafe { profiler_child::after_fork_silently(host::join_wait()) };
+        // The package for Python calls in every process that has not joined.
+        if !matches!(
+            status,
+            Status::Off(InitError::AfterFork(AfterForkError::NotForked))
+        ) {
+            tell_if_off(&status);
+        }
+    });
 }
 
 /// Ends the profiler in this process for good. Takes locks and allocates.

@@ -100,16 +100,16 @@ pub unsafe fn after_fork() -> Status {
 /// As for [`after_fork`].
 pub unsafe fn after_fork_within(patience: Duration) -> Status {
     // SAFETY: the caller's promise.
-    let status = unsafe { begin_anew(patience) };
+    let status = unsafe { after_fork_silently(patience) };
     tell_if_off(&status);
     status
 }
 
-/// Begins anew, and joins the session.
+/// Like [`after_fork_within`], and prints nothing.
 ///
 /// # Safety
 /// As for [`after_fork`].
-unsafe fn begin_anew(patience: Duration) -> Status {
+pub unsafe fn after_fork_silently(patience: Duration) -> Status {
     // SAFETY: the caller's promise.
     match unsafe { session::after_fork() } {
         Ok(()) => {

@@ -76,6 +76,9 @@ mod inert;
 pub use connect::session_is_over;
 #[cfg(unix)]
 pub use connect::{InitError, Status};
+#[doc(hidden)]
+#[cfg(unix)]
+pub use fork::after_fork_silently;
 #[cfg(unix)]
 pub use fork::{after_fork, after_fork_within};
 #[cfg(not(unix))]

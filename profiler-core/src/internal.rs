@@ -5,6 +5,14 @@
 //! what the other crates use. Invariant: an item that applications need has a path outside of this
 //! module.
 
+pub mod call_sites {
+    //! See `pool::tag` and `record::session_state` in the sources: what call sites in other
+    //! languages check.
+
+    pub use crate::pool::tag::pool_tag;
+    pub use crate::record::session_state::active_word;
+}
+
 pub mod codec {
     //! See `codec` in the sources: encoding and decoding.
 

@@ -17,8 +17,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use profiler_child::Status;
 use profiler_parent::core::groups::{Group, GroupKind, Groups, Probes};
-use profiler_parent::core::internal::reader::groups::GroupTotals;
+use profiler_parent::groups::GroupTotals;
 use profiler_parent::{Alert, AlertRules, AlertTarget, EvidenceOptions, ProfiledChild, Session};
 
 const PLUGINS: [&str; 3] = ["spell checker", "thumbnails", "ad blocker"];
@@ -138,7 +139,9 @@ fn show(session: &Session) {
 // ---- a plugin ------------------------------------------------------------------------------
 
 fn run_plugin(name: &str, seconds: u64) -> Result<()> {
-    profiler_child::init();
+    if let Status::Off(error) = profiler_child::init() {
+        eprintln!("{name} is not profiled: {error}"); // it runs on
+    }
     let plugin = Group::register(GroupKind::Plugin, name);
     let tenants = TENANTS.map(|tenant| Group::register(GroupKind::Tenant, tenant));
     let end = Instant::now() + Duration::from_secs(seconds);

@@ -1,6 +1,7 @@
-//! The profiler for parent processes: sessions, the start of child processes, one memory limit for
-//! all processes, and one merged profile.
-
+//! The profiler for parent processes: sessions, child processes, one memory limit for all of them,
+//! and one merged profile for the Firefox Profiler.
+//!
+#![doc = include_str!("lib.md")]
 #![cfg_attr(
     not(test),
     deny(
@@ -78,6 +79,7 @@ pub use profiler_core::{blocking, flow, group, scope, span, text_marker};
 #[doc(inline)]
 pub use profiler_symbols::SymbolOptions;
 pub use session::{Confirmation, LimitError, NotRecorded, Session, SessionBuilder, SessionError};
+pub use session_time::SessionNs;
 pub use supervisor::{ChildSignals, HostCommand, ProfiledChild, SessionAddressError, SpawnError};
 pub use sys::SignalTaken;
 

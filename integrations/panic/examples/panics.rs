@@ -29,7 +29,9 @@ fn main() -> anyhow::Result<()> {
 
 /// Records two panics; the second one ends the program.
 fn fall_over() {
-    profiler_child::init();
+    if let profiler_child::Status::Off(error) = profiler_child::init() {
+        eprintln!("the child is not profiled: {error}"); // it runs on
+    }
     profiler_panic::install();
     let worker = std::thread::Builder::new().name("worker".to_owned());
     let worker = worker.spawn(|| parse("seven"));

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-from running import Process, Recorded, install, needs_profiler
+from running import Process, Recorded, install, needs_profiler, run
 
 
 @needs_profiler
@@ -69,6 +69,46 @@ class OneProcess(unittest.TestCase):
 
     def test_new_threads_have_their_names(self):
         self.assertIn("reader", self.process.threads)
+
+
+@needs_profiler
+@unittest.skipUnless(sys.implementation.name == "cpython", "the functions are for CPython")
+class Native(unittest.TestCase):
+    def test_functions_that_the_interpreter_calls_record_what_those_in_python_record(self):
+        recorded = Recorded("native.py")
+        self.assertEqual(recorded.error_of_program(), [])
+        self.assertEqual((recorded.output, recorded.code), ("done\n", 0))
+        (parent,) = (process for process in recorded.processes if process.named("outer"))
+        both = [(Process.START, None), (Process.END, None)]
+        outer = [(Process.START, "size=3, path=a.txt"), (Process.END, None)]
+        self.assertEqual(parent.named("outer"), outer)
+        self.assertEqual(parent.named("failing"), both)
+        self.assertEqual(parent.named("raised"), [(Process.INSTANT, None)])
+        self.assertEqual(parent.named("suspended"), [(Process.INTERVAL, "number=1")])
+        self.assertEqual(parent.named("moved"), [(Process.START, None)])
+        self.assertEqual(parent.named("twice"), both * 2)
+        for name in ("ä" * 512, "7", "None", "cut"):
+            self.assertEqual(len(parent.named(name)), 3, name)
+        self.assertEqual(parent.named("open at the fork"), both)
+        (child,) = (process for process in recorded.processes if process.named("child"))
+        self.assertNotEqual(child.pid, parent.pid)
+        self.assertEqual(child.named("open at the fork"), [])
+
+
+@needs_profiler
+class Verbose(unittest.TestCase):
+    def test_the_library_says_why_a_program_is_not_recorded(self):
+        with tempfile.TemporaryDirectory() as prefix:
+            install(prefix)
+            variables = {
+                "PROFILER_AGENT": os.path.join(prefix, "lib", "libprofiler_agent.so"),
+                "MULTIPROCESS_PROFILER_SESSION": "nonsense",
+                "MULTIPROCESS_PROFILER_VERBOSE": "1",
+            }
+            result = run("everything.py", **variables)
+        self.assertEqual(result.stdout, "not recording\ndone\n")
+        (line,) = result.stderr.splitlines()
+        self.assertIn("MULTIPROCESS_PROFILER_SESSION is malformed", line)
 
 
 @needs_profiler

@@ -36,6 +36,20 @@ class WithoutSession(unittest.TestCase):
                         run("everything.py", HOME=directory, PROFILER_AGENT=library, **SESSION)
                     )
 
+    def test_the_reason_is_one_line_and_only_on_request(self):
+        missing = {"PROFILER_AGENT": "/no/such/file.so", "HOME": "/nonexistent", **SESSION}
+        for variables, reason in (({}, "off: no session"), (missing, "was not found")):
+            result = run("everything.py", MULTIPROCESS_PROFILER_VERBOSE="1", **variables)
+            (line,) = result.stderr.splitlines()
+            self.assertTrue(line.startswith("profiler: python"), line)
+            self.assertIn(reason, line)
+        self.is_unharmed(run("everything.py", MULTIPROCESS_PROFILER_VERBOSE="0"))
+
+    def test_the_reason_harms_nothing_if_standard_error_is_closed(self):
+        script = "import os, sys; os.close(2); import multiprocess_profiler; print('done')"
+        result = run(script, MULTIPROCESS_PROFILER_VERBOSE="1")
+        self.assertEqual((result.stdout, result.returncode), ("done\n", 0))
+
     def test_workers_run_without_a_session(self):
         for variables in ({}, SESSION):
             result = run("workers.py", "executor", "fork", **variables)

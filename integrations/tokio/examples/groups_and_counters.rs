@@ -22,7 +22,10 @@ use tokio::time::sleep;
 const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 
 fn main() -> anyhow::Result<()> {
-    profiler_child::init(); // the role of the child; without effect in the parent
+    // The role of the child. In the parent: `Status::NoParent`, and no effect.
+    if let profiler_child::Status::Off(error) = profiler_child::init() {
+        eprintln!("the child is not profiled: {error}"); // it runs on
+    }
     if std::env::args().nth(1).as_deref() == Some("child") {
         return run_child();
     }

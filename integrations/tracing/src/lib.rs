@@ -13,9 +13,20 @@
 //! ```
 //!
 //! # What is recorded
-//! What the program's own subscriber wants, up to the level `DEBUG`. With
-//! [`RecordingRules::beyond_filters`], the subscriber of this crate also records what the filters of
-//! the program's own refuse; the layer ignores this rule.
+//! What the program's own subscriber wants, up to the level `DEBUG`. **Spans below the level of the
+//! program's log are missing**, also those of `#[instrument]`, whose level is `INFO`: with a log at
+//! `WARN`, the profile has none of them. With [`RecordingRules::beyond_filters`], the subscriber of
+//! this crate also records what the filters of the program's own refuse; the layer ignores this
+//! rule:
+//!
+//! ```
+//! use profiler_tracing::RecordingRules;
+//! use tracing_subscriber::{filter::LevelFilter, fmt};
+//!
+//! let log = fmt().with_max_level(LevelFilter::WARN).finish();
+//! let subscriber = RecordingRules::default().beyond_filters(true).around(log);
+//! # drop(subscriber);
+//! ```
 //!
 //! - A span is an interval from its creation to the drop of its last handle, on any thread. Its
 //!   start is recorded with its fields at once, so a span that is open when its process is killed

@@ -6,20 +6,29 @@ use std::ffi::c_char;
 
 use profiler_core::marker::category::OTHER;
 use profiler_core::marker::schema::{Format, MarkerSchema};
-use profiler_core::marker::{
-    MarkerOptions, MarkerStack, ProfilerMarker, add_marker, add_text_marker, add_untyped_marker,
-};
+use profiler_core::marker::{MarkerOptions, MarkerSite, MarkerStack, ProfilerMarker, Text};
 use profiler_core::time::Timestamp;
 use serde::Serialize;
 
 use crate::joining;
 use crate::text::{self, MAX_TEXT_BYTES};
 
+// The sites of markers whose names are arguments, one for each kind of payload.
+static PLAIN: MarkerSite = MarkerSite::new("");
+static WITH_TEXT: MarkerSite = MarkerSite::new("");
+static WITH_NUMBERS: MarkerSite = MarkerSite::new("");
+
 /// The payload of a marker with numbers.
 #[derive(Serialize)]
-struct Numbers<'a> {
+pub(super) struct Numbers<'a> {
     text: Option<&'a str>,
     numbers: &'a [f64],
+}
+
+impl<'a> Numbers<'a> {
+    pub(super) const fn new(text: Option<&'a str>, numbers: &'a [f64]) -> Self {
+        Self { text, numbers }
+    }
 }
 
 impl ProfilerMarker for Numbers<'_> {
@@ -53,7 +62,11 @@ unsafe fn add(name: *const c_char, text: *const c_char, options: impl FnOnce() -
 /// # Safety
 /// As [`mpprof_marker_text`].
 #[inline(never)]
-unsafe fn add_if_recording(name: *const c_char, text: *const c_char, options: MarkerOptions) {
+pub(crate) unsafe fn add_if_recording(
+    name: *const c_char,
+    text: *const c_char,
+    options: MarkerOptions,
+) {
     if !joining::is_recording() {
         return;
     }
@@ -63,8 +76,10 @@ unsafe fn add_if_recording(name: *const c_char, text: *const c_char, options: Ma
     };
     // SAFETY: the caller's condition.
     match unsafe { text::read(text, MAX_TEXT_BYTES) } {
-        Some(text) => add_text_marker(&name, &OTHER, options, &text),
-        None => add_untyped_marker(&name, &OTHER, options),
+        Some(text) => {
+            WITH_TEXT.add_named_typed(&name, &OTHER, options, &Text { name: &text });
+        }
+        None => PLAIN.add_named(&name, &OTHER, options),
     }
 }
 
@@ -120,12 +135,9 @@ pub unsafe extern "C" fn mpprof_marker_numbers(
     };
     // SAFETY: the caller's condition.
     let text = unsafe { text::read(text, MAX_TEXT_BYTES) };
-    let payload = Numbers {
-        text: text.as_deref(),
-        // SAFETY: the caller's condition.
-        numbers: unsafe { text::numbers(numbers, count) },
-    };
-    add_marker(&name, &OTHER, MarkerOptions::default(), &payload);
+    // SAFETY: the caller's condition.
+    let payload = Numbers::new(text.as_deref(), unsafe { text::numbers(numbers, count) });
+    WITH_NUMBERS.add_named_typed(&name, &OTHER, MarkerOptions::default(), &payload);
 }
 
 /// Returns the present instant for [`mpprof_interval`]; 0 while no session runs.

@@ -9,13 +9,15 @@
 mod counters;
 mod groups;
 mod labels;
-mod markers;
+pub(crate) mod markers;
+mod sites;
 mod threads;
 
 pub use counters::*;
 pub use groups::*;
 pub use labels::*;
 pub use markers::*;
+pub use sites::*;
 pub use threads::*;
 
 use std::ffi::{c_char, c_int};

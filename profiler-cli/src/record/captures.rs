@@ -18,8 +18,8 @@ use profiler_parent::{
 use profiler_sys::spawn_quiet;
 
 use crate::capture_socket::{self, Connection, Listener, Wanted};
-use crate::console::tell;
 use crate::plain::plain;
+use crate::progress::ProgressLine;
 use crate::units;
 
 /// The profiles of signals that are kept.
@@ -90,25 +90,26 @@ impl CaptureOnSignalArgs {
     }
 
     /// Captures when the flag is raised, until the returned value is dropped. `output` is the
-    /// profile of the recording.
+    /// profile of the recording; the messages do not mix with `line`.
     pub(super) fn start(
         &self,
         session: &Session,
         shape: &Shape,
         output: &Path,
+        line: &ProgressLine,
     ) -> Result<Option<TriggeredCaptures>> {
         if self.signal.is_none() {
             return Ok(None);
         }
         let (directory, name) = place_beside(output);
-        let shape = shape.clone();
+        let (shape, line) = (shape.clone(), line.clone());
         let policy = CapturePolicy::in_directory(directory)
             .name(name)
             .last(self.last.unwrap_or(LAST))
             .kept(KEPT)
             .at_least_apart(Duration::ZERO)
             .configure(move |capture| shape.apply(capture))
-            .on_capture(tell_of);
+            .on_capture(move |notice| line.say(&text_of(notice)));
         let trigger = CaptureTrigger::flag(&ASKED);
         Ok(Some(session.capture_on(trigger, policy)?))
     }
@@ -132,12 +133,11 @@ fn place_beside(output: &Path) -> (PathBuf, String) {
     (directory.to_owned(), format!("{stem}-capture"))
 }
 
-fn tell_of(notice: &CaptureNotice) {
-    let said = match &notice.outcome {
+fn text_of(notice: &CaptureNotice) -> String {
+    plain(&match &notice.outcome {
         Ok(report) => report.path.display().to_string(),
         Err(error) => format!("no capture: {error}"),
-    };
-    tell(&format!("profiler: {}", plain(&said)));
+    })
 }
 
 /// Serves `profiler capture` until the command ends.

@@ -200,9 +200,13 @@ fn record(options: &RecordArgs) -> Result<End> {
     let pusher = pusher
         .map(|push| profiler_push::Pusher::start(&session, &push))
         .transpose()?;
+    let line = match options.progress {
+        true => ProgressLine::new(),
+        false => ProgressLine::hidden(),
+    };
     let _captures = options
         .captures
-        .start(&session, &options.shape(), &output.now())?;
+        .start(&session, &options.shape(), &output.now(), &line)?;
     captures::serve(&session, options.shape());
     let signals = Signals::catch_all()?;
     let (mut child, program, is_observed) = options.start(&session)?;
@@ -215,7 +219,7 @@ fn record(options: &RecordArgs) -> Result<End> {
     let asked = options.captures.flag();
     let stopping = Stopping::watch(signals, witness, child.signals(), pid, asked)?;
     let mut wait = || {
-        let status = progress::wait(&session, &mut child, options.progress);
+        let status = progress::wait(&session, &mut child, &line);
         left::wait(&session, options.wait, &stopping);
         status
     };

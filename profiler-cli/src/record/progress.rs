@@ -18,21 +18,18 @@ use crate::progress::ProgressLine;
 /// How often the line changes, and how often the thread looks for sessions below this one.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Waits for the program to end. Meanwhile shows what happens, on a separate thread.
+/// Waits for the program to end. Meanwhile shows what happens in `line`, on a separate thread, and
+/// removes it at the end.
 pub(super) fn wait(
     session: &Session,
     child: &mut ProfiledChild,
-    asks_for_line: bool,
+    line: &ProgressLine,
 ) -> Option<ExitStatus> {
-    let line = match asks_for_line {
-        true => ProgressLine::new(),
-        false => ProgressLine::hidden(),
-    };
     scope(|scope| {
         let (end, ended) = channel::<()>();
         let thread = Builder::new().name("progress".to_owned());
         // If no thread can be started, nothing is shown.
-        let _ = thread.spawn_scoped(scope, move || show(session, &ended, &line));
+        let _ = thread.spawn_scoped(scope, move || show(session, &ended, line));
         let status = child.wait().ok();
         drop(end);
         status

@@ -6,21 +6,14 @@
 //! site never change.
 
 use super::payload::{FieldWriter, PayloadError};
-use super::record::{Site, front, with_site};
+use super::record::Payload;
 use super::site::{MarkerSite, define_schema};
 use super::span_mark::SpanMark;
-use super::stack::add_with_stack;
-use super::{MarkerFields, MarkerOptions, MarkerStack};
+use super::{MarkerFields, MarkerOptions};
 use crate::category::CategoryPair;
-use crate::entry_counts::DropReason;
-use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::marker_value::FieldSink;
-use crate::pool::tag::pool_tag;
-use crate::record::local;
-use crate::record::recorder::Recorder;
 use crate::record::session_state;
-use crate::record::writer::{Front, PayloadBuffer};
 use crate::schema::{Format, MarkerField, MarkerSchema};
 use crate::time::Timestamp;
 
@@ -65,107 +58,43 @@ impl MarkerSite {
         names: FieldNames,
         fields: &F,
     ) {
-        if options.stack != MarkerStack::None {
-            let category = category.into();
-            let define = |manager: &ChunkManager| self.define_fields::<F>(manager, category, names);
-            return add_with_stack(options, None, "", define, |room: PayloadBuffer<'_>| {
-                written(fields, room.bytes)
-            });
-        }
-        self.add_fields_plain(category.into(), options, names, fields);
-    }
-
-    #[inline]
-    fn add_fields_plain<F: MarkerFields>(
-        &'static self,
-        category: CategoryPair,
-        options: MarkerOptions,
-        names: FieldNames,
-        fields: &F,
-    ) {
-        let front = front(options.timing.resolve(), options.thread);
-        let tag = pool_tag();
-        let Some(number) = self.known(tag) else {
-            return self.add_fields_first(category, front.copied(), names, fields);
+        let define = |manager: &ChunkManager| {
+            let schema = schema(self.name(), names, F::FORMATS);
+            let keys = names.keys.iter().map(|key| (*key).to_owned());
+            define_schema(manager, &schema, keys.collect())
         };
-        let [first, second, third] = front.fixed;
-        let head = Site { number, tag }.complete(front.head);
-        local::with_recorder(|recorder| add_written(recorder, head, first, second, third, fields));
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_fields_first<F: MarkerFields>(
-        &'static self,
-        category: CategoryPair,
-        front: Front,
-        names: FieldNames,
-        fields: &F,
-    ) {
-        let [first, second, third] = front.fixed;
-        let define = |manager: &ChunkManager| self.define_fields::<F>(manager, category, names);
-        with_site(define, |recorder, site| {
-            let head = site.complete(front.head);
-            add_written(recorder, head, first, second, third, fields);
-        });
+        self.add_payload(category, options, Fields(fields), define);
     }
 
     /// Records the end of a span of this site, whose start has fields. Has no effect if the start
     /// is in the pool of another session.
     #[inline]
     pub(super) fn add_end(&'static self, options: MarkerOptions, number: u64) {
-        let tag = pool_tag();
-        if let Some(site) = self.known(tag) {
-            let front = front(options.timing.resolve(), options.thread);
-            let [first, second, third] = front.fixed;
-            let head = Site { number: site, tag }.complete(front.head);
-            local::with_recorder(|recorder| {
-                add_written(recorder, head, first, second, third, &(number,));
-            });
+        self.add_if_known(options, Fields(&(number,)));
+    }
+}
+
+/// The values of the fields of a marker.
+struct Fields<'a, F>(&'a F);
+
+impl<F> Clone for Fields<'_, F> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Fields<'_, F> {}
+
+impl<F: MarkerFields> Payload for Fields<'_, F> {
+    #[inline]
+    fn write(self, room: &mut [u8]) -> Result<Option<usize>, ()> {
+        let mut writer = FieldWriter::new(room);
+        match self.0.write(&mut writer) {
+            Ok(()) => Ok(Some(writer.written())),
+            Err(PayloadError::NoRoom) => Ok(None),
+            Err(_) => Err(()),
         }
-    }
-
-    fn define_fields<F: MarkerFields>(
-        &self,
-        manager: &ChunkManager,
-        category: CategoryPair,
-        names: FieldNames,
-    ) -> Result<DefinitionId, DropReason> {
-        self.define(manager, category, |manager| {
-            let schema = schema(self.name(), names, F::FORMATS);
-            let keys = names.keys.iter().map(|key| (*key).to_owned());
-            define_schema(manager, &schema, keys.collect())
-        })
-    }
-}
-
-/// One function per type of the fields, not one per call. The arguments are single words: see
-/// `record::add_encoded`.
-#[inline(never)]
-fn add_written<F: MarkerFields>(
-    recorder: &Recorder,
-    head: u64,
-    first: u64,
-    second: u64,
-    third: u64,
-    fields: &F,
-) {
-    let front = Front {
-        head,
-        fixed: [first, second, third],
-    };
-    recorder.with_tail(front, "", |room: PayloadBuffer<'_>| {
-        written(fields, room.bytes)
-    });
-}
-
-#[inline]
-fn written<F: MarkerFields>(fields: &F, room: &mut [u8]) -> Result<Option<usize>, ()> {
-    let mut writer = FieldWriter::new(room);
-    match fields.write(&mut writer) {
-        Ok(()) => Ok(Some(writer.written())),
-        Err(PayloadError::NoRoom) => Ok(None),
-        Err(_) => Err(()),
     }
 }
 

@@ -29,27 +29,11 @@ static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
 /// Records a marker with a name made at run time and no payload.
 #[inline(never)]
 pub fn add_untyped_marker(name: &str, category: impl Into<CategoryPair>, options: MarkerOptions) {
-    if !session_state::is_active() {
-        return;
+    if session_state::is_active() {
+        let category = category.into();
+        let define = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
+        add_with_name(name, options, Nothing, None, define);
     }
-    let category = category.into();
-    let site = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
-    if options.stack != MarkerStack::None {
-        let own = 0_u8;
-        return add_with_stack(
-            options,
-            Some(address_of(&own)),
-            name,
-            site,
-            |_: PayloadBuffer<'_>| Ok(Some(0)),
-        );
-    }
-    let front = front(options.timing.resolve(), options.thread);
-    with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |_: PayloadBuffer<'_>| {
-            Ok(Some(0))
-        });
-    });
 }
 
 /// Records a marker with a name made at run time and a text.
@@ -71,26 +55,78 @@ pub fn add_marker<M: ProfilerMarker>(
     options: MarkerOptions,
     payload: &M,
 ) {
-    if !session_state::is_active() {
-        return;
+    if session_state::is_active() {
+        let category = category.into();
+        let define = |manager: &ChunkManager| {
+            dynamic_site(manager, category, type_name::<M>(), |manager| {
+                define_type(manager, payload)
+            })
+        };
+        add_with_name(name, options, Typed(payload), None, define);
     }
-    let category = category.into();
-    let site = |manager: &ChunkManager| {
-        dynamic_site(manager, category, type_name::<M>(), |manager| {
-            define_type(manager, payload)
-        })
-    };
+}
+
+/// Records a marker with a name of its own. `site` is its site, if that is defined in the pool.
+#[inline(always)]
+fn add_with_name<P: Payload>(
+    name: &str,
+    options: MarkerOptions,
+    payload: P,
+    site: Option<Site>,
+    define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+) {
+    let encode = move |room: PayloadBuffer<'_>| payload.write(room.bytes);
     if options.stack != MarkerStack::None {
         let own = 0_u8;
-        let encode = |room: PayloadBuffer<'_>| encoded(payload, room.bytes);
-        return add_with_stack(options, Some(address_of(&own)), name, site, encode);
+        return add_with_stack(options, Some(address_of(&own)), name, define, encode);
     }
     let front = front(options.timing.resolve(), options.thread);
-    with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |room| {
-            encoded(payload, room.bytes)
-        });
-    });
+    let add = |recorder: &Recorder, site: Site| add_named(recorder, site, front, name, encode);
+    match site {
+        Some(site) => local::with_recorder(|recorder| add(recorder, site)),
+        None => with_site(define, add),
+    }
+}
+
+/// What a kind of marker writes after its fixed words. A copy is one word, which is passed in a
+/// register.
+pub(super) trait Payload: Copy {
+    /// Writes it; `Ok(None)` if the room does not suffice.
+    fn write(self, room: &mut [u8]) -> Result<Option<usize>, ()>;
+}
+
+/// No payload.
+#[derive(Clone, Copy)]
+struct Nothing;
+
+impl Payload for Nothing {
+    #[inline(always)]
+    fn write(self, _: &mut [u8]) -> Result<Option<usize>, ()> {
+        Ok(Some(0))
+    }
+}
+
+/// A payload of a type that the program has defined.
+struct Typed<'a, M>(&'a M);
+
+impl<M> Clone for Typed<'_, M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Typed<'_, M> {}
+
+impl<M: ProfilerMarker> Payload for Typed<'_, M> {
+    #[inline]
+    fn write(self, room: &mut [u8]) -> Result<Option<usize>, ()> {
+        match encode(self.0, room) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(PayloadError::NoRoom) => Ok(None),
+            Err(_) => Err(()),
+        }
+    }
 }
 
 impl MarkerSite {
@@ -104,11 +140,9 @@ impl MarkerSite {
             });
         }
         let front = front_of(options.timing.resolve(), options.thread, false);
-        let tag = pool_tag();
-        let Some(number) = self.known(tag) else {
+        let Some(site) = self.in_pool() else {
             return self.add_first(category.into(), front.copied());
         };
-        let site = Site { number, tag };
         local::add(FixedMarker { site, front });
     }
 
@@ -130,51 +164,81 @@ impl MarkerSite {
         options: MarkerOptions,
         payload: &M,
     ) {
+        let define = |manager: &ChunkManager| define_type(manager, payload);
+        self.add_payload(category, options, Typed(payload), define);
+    }
+
+    /// Records a marker of this site. `define` defines the type of the payload.
+    #[inline(always)]
+    pub(super) fn add_payload<P: Payload>(
+        &'static self,
+        category: impl Into<CategoryPair>,
+        options: MarkerOptions,
+        payload: P,
+        define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+    ) {
+        let define = |manager: &ChunkManager| self.define(manager, category.into(), define);
         if options.stack != MarkerStack::None {
-            let category = category.into();
-            let define = |manager: &ChunkManager| {
-                self.define(manager, category, |manager| define_type(manager, payload))
-            };
             return add_with_stack(options, None, "", define, |room: PayloadBuffer<'_>| {
-                encoded(payload, room.bytes)
+                payload.write(room.bytes)
             });
         }
-        self.add_typed_plain(category, options, payload);
+        self.add_plain(options, payload, define);
     }
 
     #[inline]
-    fn add_typed_plain<M: ProfilerMarker>(
+    fn add_plain<P: Payload>(
         &'static self,
+        options: MarkerOptions,
+        payload: P,
+        define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+    ) {
+        let front = front(options.timing.resolve(), options.thread);
+        match self.in_pool() {
+            Some(site) => add_of_site(site, &front, payload),
+            None => add_first(front.copied(), payload, define),
+        }
+    }
+
+    /// Records a marker of this site, if the site is known in the pool.
+    #[inline]
+    pub(super) fn add_if_known<P: Payload>(&'static self, options: MarkerOptions, payload: P) {
+        if let Some(site) = self.in_pool() {
+            let front = front(options.timing.resolve(), options.thread);
+            add_of_site(site, &front, payload);
+        }
+    }
+
+    /// The site in the pool that this process records into, if it is defined there.
+    #[inline(always)]
+    fn in_pool(&self) -> Option<Site> {
+        let tag = pool_tag();
+        self.known(tag).map(|number| Site { number, tag })
+    }
+
+    /// Records a marker with this name and no payload. This site has no name of its own. The caller
+    /// has checked that a session runs.
+    #[inline]
+    pub fn add_named(&self, name: &str, category: impl Into<CategoryPair>, options: MarkerOptions) {
+        let define = |manager: &ChunkManager| self.define(manager, category.into(), no_type);
+        add_with_name(name, options, Nothing, self.in_pool(), define);
+    }
+
+    /// Like [`MarkerSite::add_named`], with a typed payload.
+    #[inline]
+    pub fn add_named_typed<M: ProfilerMarker>(
+        &self,
+        name: &str,
         category: impl Into<CategoryPair>,
         options: MarkerOptions,
         payload: &M,
     ) {
-        let front = front(options.timing.resolve(), options.thread);
-        let tag = pool_tag();
-        let Some(number) = self.known(tag) else {
-            return self.add_typed_first(category.into(), front.copied(), payload);
-        };
-        let [first, second, third] = front.fixed;
-        let head = Site { number, tag }.complete(front.head);
-        local::with_recorder(|recorder| add_encoded(recorder, head, first, second, third, payload));
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_typed_first<M: ProfilerMarker>(
-        &'static self,
-        category: CategoryPair,
-        front: Front,
-        payload: &M,
-    ) {
-        let [first, second, third] = front.fixed;
         let define = |manager: &ChunkManager| {
-            self.define(manager, category, |manager| define_type(manager, payload))
+            self.define(manager, category.into(), |manager| {
+                define_type(manager, payload)
+            })
         };
-        with_site(define, |recorder, site| {
-            let head = site.complete(front.head);
-            add_encoded(recorder, head, first, second, third, payload);
-        });
+        add_with_name(name, options, Typed(payload), self.in_pool(), define);
     }
 
     /// Records a marker of this site with a text. The caller has checked that a session runs.
@@ -311,35 +375,49 @@ where
     recorder.with_tail(front, name, encode);
 }
 
+/// Adds an entry of a site that is defined in the pool.
+#[inline(always)]
+fn add_of_site<P: Payload>(site: Site, front: &Front, payload: P) {
+    let [first, second, third] = front.fixed;
+    let head = site.complete(front.head);
+    local::with_recorder(|recorder| add_encoded(recorder, head, first, second, third, payload));
+}
+
+/// Adds an entry of a site that is not defined in the pool yet.
+#[cold]
+#[inline(never)]
+fn add_first<P: Payload>(
+    front: Front,
+    payload: P,
+    define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+) {
+    let [first, second, third] = front.fixed;
+    with_site(define, |recorder, site| {
+        let head = site.complete(front.head);
+        add_encoded(recorder, head, first, second, third, payload);
+    });
+}
+
 /// Adds an entry with a payload: one function per type of payload, not one per call.
 ///
 /// Its arguments are single words, which are passed in registers. A struct would be passed on the
 /// stack, stored word by word and loaded in pairs, and such a load waits for all stores before it.
 #[inline(never)]
-fn add_encoded<M: ProfilerMarker>(
+fn add_encoded<P: Payload>(
     recorder: &Recorder,
     head: u64,
     first: u64,
     second: u64,
     third: u64,
-    payload: &M,
+    payload: P,
 ) {
     let front = Front {
         head,
         fixed: [first, second, third],
     };
     recorder.with_tail(front, "", |room: PayloadBuffer<'_>| {
-        encoded(payload, room.bytes)
+        payload.write(room.bytes)
     });
-}
-
-#[inline]
-fn encoded<M: ProfilerMarker>(payload: &M, room: &mut [u8]) -> Result<Option<usize>, ()> {
-    match encode(payload, room) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(PayloadError::NoRoom) => Ok(None),
-        Err(_) => Err(()),
-    }
 }
 
 /// The address of a local variable on the stack.

@@ -14,7 +14,7 @@ static LAST_TAG: AtomicU64 = AtomicU64::new(0);
 
 /// The tag of the pool that this process records into.
 #[inline(always)]
-pub(crate) fn pool_tag() -> u64 {
+pub fn pool_tag() -> u64 {
     CURRENT_TAG.load(Ordering::Relaxed)
 }
 

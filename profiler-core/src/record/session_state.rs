@@ -62,6 +62,12 @@ pub fn is_active() -> bool {
     word() & ACTIVE != 0
 }
 
+/// Where the word is, for call sites in other languages. Its lowest bit is what [`is_active`]
+/// returns; the word stays at its place.
+pub fn active_word() -> *const u64 {
+    GATE.word.as_ptr().cast_const()
+}
+
 /// Opens or closes the gate, unless it is permanently closed.
 pub(crate) fn set(word: u64) {
     if word & ACTIVE == 0 {

@@ -44,7 +44,9 @@ struct Tally {
 
 /// Indexes files until the parent has no more, then waits until the parent has taken the profile.
 pub(crate) fn run() -> Result<ExitCode> {
-    profiler_child::init();
+    if let profiler_child::Status::Off(error) = profiler_child::init() {
+        eprintln!("a worker is not profiled: {error}"); // it runs on
+    }
     BYTES_READ.register();
     let mut stdin = io::stdin().lock();
     let Some(tallies) = index_all(&mut stdin)? else {

@@ -382,6 +382,16 @@ impl Capture {
 
     /// Limits the profile to data that overlaps the time from `from` to `to`. In the Gecko format,
     /// data after `to` is included.
+    ///
+    /// ```no_run
+    /// # use profiler_parent::Session;
+    /// # fn example(session: &Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// let from = session.now();
+    /// // … what is to be seen
+    /// session.capture().range(from, session.now()).save("load.json.gz")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn range(mut self, from: SessionNs, to: SessionNs) -> Self {
         self.selection.range = Some(TimeRange { from, to });
         self

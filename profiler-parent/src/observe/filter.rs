@@ -13,6 +13,9 @@ pub const ALL_GROUPS: &str = "*";
 /// Selects markers for an observer; by default all. In patterns, `*` matches any text and `?` any
 /// character.
 ///
+/// Not to be confused with [`SessionBuilder::filter`](crate::SessionBuilder::filter), which decides
+/// which threads are recorded at all. An observer receives nothing of a thread that is not recorded.
+///
 /// ```
 /// use std::time::Duration;
 /// use profiler_parent::observe::Filter;

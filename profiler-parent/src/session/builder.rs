@@ -142,6 +142,9 @@ impl SessionBuilder {
     /// Records threads whose name contains `filter`, ASCII case ignored; `pid:N` selects all
     /// threads of a process. Without a filter all threads are recorded. A filter that can select no
     /// thread, such as an empty one, is an error of [`Self::start`].
+    ///
+    /// This decides what is recorded. [`observe::Filter`](crate::observe::Filter) selects recorded
+    /// markers for one observer, by patterns, and changes nothing about the recording.
     pub fn filter(mut self, filter: impl Into<String>) -> Self {
         self.params.filters.push(filter.into());
         self

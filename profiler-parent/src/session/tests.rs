@@ -1,8 +1,9 @@
 //! Tests of a session with a failing part.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::*;
+use crate::SpawnError;
 
 /// An argument by which the test finds the child; unique to this run.
 fn seconds() -> String {

@@ -39,11 +39,15 @@ int main(void) {
 
     if (!is_recording) {
         MEASURE("off_ns", mpprof_marker("marker"));
+        MEASURE("site_off_ns", MPPROF_MARKER("marker"));
         return 0;
     }
     printf("call_ms %.2f\n", waited / 1e6);
     MEASURE("is_recording_ns", is_on = mpprof_is_recording());
     MEASURE("marker_ns", mpprof_marker("marker"));
+    MEASURE("site_ns", MPPROF_MARKER("marker"));
+    MEASURE("site_text_ns", MPPROF_MARKER_TEXT("marker", "a text of 20 letters"));
+    MEASURE("site_begin_and_end_ns", MPPROF_BEGIN("interval", NULL); MPPROF_END("interval"));
     MEASURE("marker_text_ns", mpprof_marker_text("marker", "a text of 20 letters"));
     MEASURE("marker_numbers_ns", mpprof_marker_numbers("marker", "text", numbers, 2));
     MEASURE("begin_and_end_ns", (mpprof_begin("interval", NULL), mpprof_end("interval")));

@@ -1,12 +1,12 @@
 //! The figures of observed programs: what `profiler record` adds to them, how much longer they
 //! take, and the processor time and memory of the session's reader. Also the costs of the functions
-//! for C.
+//! for C and Python.
 //!
 //! `start` measures the start of `/bin/true`, run alternately with and without the preloaded library
 //! (differences and ratios of medians). `held` measures the handler. `reader` measures the reader's
 //! thread in a session of this process. `programs` measures well-known programs below the command.
-//! The functions for C are measured by a program in C (`costs.c`), in a process that joins the
-//! session.
+//! The functions for C and Python are measured by programs (`costs.c`, `costs.py`), in processes
+//! that join the session.
 
 mod held;
 mod programs;
@@ -21,11 +21,14 @@ use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 
 use integration_tests::figure::{Figure, Promise, Report};
-use integration_tests::foreign::Workplace;
+use integration_tests::foreign::{Workplace, is_installed};
 
 const COSTS: &str = include_str!("costs.c");
+const PYTHON_COSTS: &str = include_str!("costs.py");
+/// The sources of the package for Python.
+const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/python/src");
 
-/// All figures of observed programs, and of the interface for C.
+/// All figures of observed programs, and of the interfaces for C and Python.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     start::measure(report)?;
     held::measure(report)?;
@@ -63,34 +66,62 @@ impl Observation {
     }
 }
 
-/// The costs of the functions, without and with a session.
+/// The costs of the functions for C and for Python, without and with a session.
 fn costs(report: &mut Report) -> Result<()> {
     let session = Session::builder()
         .memory_limit(ByteLimit::new(256 << 20))
         .start()?;
-    let environment = session.environment()?;
     let place = Workplace::new()?;
     let options = place.install_agent()?;
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
     options.push("-O2");
     let program = place.compile("costs", COSTS, &options)?;
+    let environment = session.environment()?;
     for names in [&[][..], &environment] {
         let mut command = Command::new(&program);
         command.envs(names.iter().cloned());
-        command.env("LD_LIBRARY_PATH", place.prefix().join("lib"));
-        command.env("PROFILER_JOIN_WAIT_MS", "10000");
-        let output = command.output()?;
-        ensure!(output.status.success(), "{output:?}");
-        for line in String::from_utf8(output.stdout)?.lines() {
-            let (name, value) = line.split_once(' ').context("no figure")?;
-            let unit = name.rsplit('_').next().unwrap_or_default();
-            let unit = if unit == "ms" { "ms" } else { "ns" };
-            let figure = Figure::new(format!("agent.c.{name}"), value.parse()?, unit);
-            report.put(match name {
-                "off_ns" => figure.promised(Promise::AtMost(2.0)),
-                _ => figure,
-            });
-        }
+        costs_of(report, "c", &place, command)?;
+    }
+    if is_installed("python3") {
+        let mut command = Command::new("python3");
+        command
+            .args(["-c", PYTHON_COSTS])
+            .env("PYTHONPATH", PACKAGE);
+        command.envs(environment.iter().cloned());
+        costs_of(report, "python", &place, command)?;
     }
     Ok(())
+}
+
+/// Reports the costs that a program prints.
+fn costs_of(
+    report: &mut Report,
+    language: &str,
+    place: &Workplace,
+    mut command: Command,
+) -> Result<()> {
+    let libraries = place.prefix().join("lib");
+    command.env("PROFILER_AGENT", libraries.join("libprofiler_agent.so"));
+    command.env("LD_LIBRARY_PATH", libraries);
+    command.env("PROFILER_JOIN_WAIT_MS", "10000");
+    let output = command.output()?;
+    ensure!(output.status.success(), "{output:?}");
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let (name, value) = line.split_once(' ').context("no figure")?;
+        let unit = if name.ends_with("_ms") { "ms" } else { "ns" };
+        let name = format!("agent.{language}.{name}");
+        let promise = promise_of(&name);
+        report.put(Figure::new(name, value.parse()?, unit).promised(promise));
+    }
+    Ok(())
+}
+
+fn promise_of(name: &str) -> Promise {
+    match name {
+        "agent.c.off_ns" => Promise::AtMost(2.0),
+        "agent.c.site_off_ns" => Promise::AtMost(1.0),
+        "agent.c.site_ns" => Promise::AtMost(25.0),
+        "agent.python.span_ns" => Promise::AtMost(400.0),
+        _ => Promise::None,
+    }
 }

@@ -72,11 +72,23 @@ pub(super) fn typed() {
     );
 }
 
+/// Records a marker with two numbers as fields.
+#[inline(always)]
+pub(super) fn fields() {
+    let (bytes, seconds) = std::hint::black_box((70_000_u64, 0.25_f64));
+    marker!(
+        "fields",
+        category = &category::IO,
+        bytes = bytes,
+        seconds = seconds
+    );
+}
+
 /// A kind of marker: its name, the function that returns the nanoseconds per entry of a batch, and
 /// the promise of its ratio.
 type Kind = (&'static str, fn() -> f64, Promise);
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     ("instant", || ns_each(BATCH, instant), Promise::AtMost(1.5)),
     (
         "interval",
@@ -85,6 +97,7 @@ const KINDS: [Kind; 4] = [
     ),
     ("text", || ns_each(BATCH, text), Promise::None),
     ("typed", || ns_each(BATCH, typed), Promise::AtMost(2.0)),
+    ("fields", || ns_each(BATCH, fields), Promise::AtMost(2.5)),
 ];
 
 pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {

@@ -17,7 +17,7 @@ from ._library import Library, open_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, Optional
+    from typing import Iterator, List, Optional
 
 #: The file name of the library.
 NAME = "libprofiler_agent.so"
@@ -25,6 +25,16 @@ NAME = "libprofiler_agent.so"
 LIBRARY_VARIABLE = "PROFILER_AGENT"
 #: The file for pkg-config, which `profiler agent --install` writes.
 PKG_CONFIG = "profiler-agent.pc"
+#: How a user obtains the library.
+ASK_FOR_IT = f"{LIBRARY_VARIABLE} may name it, and `profiler agent --install PREFIX` installs it"
+
+
+_found: List[Library] = []
+
+
+def has_library() -> bool:
+    """Whether `attach` has found the library, which then says itself why nothing is recorded."""
+    return bool(_found)
 
 
 def attach() -> Optional[Library]:
@@ -32,6 +42,7 @@ def attach() -> Optional[Library]:
     library = open_library(None) or _first(_files())
     if library is None:
         return None
+    _found.append(library)
     library.join()
     # In a forked child that imports the package, the library is that of its parent process.
     if not library.now() and library.after_fork is not None:

@@ -13,6 +13,7 @@ environment, which other threads could change if the lock were released.
 from __future__ import annotations
 
 import ctypes
+import sys
 from itertools import islice
 
 TYPE_CHECKING = False
@@ -89,6 +90,22 @@ class Library:
 
         def __getattr__(self, name: str) -> Any:
             """A function of the library."""
+
+    def native_functions(self, *replaced: Any) -> Optional[Tuple[Any, Any]]:
+        """`span` and `marker` as functions that CPython calls without `ctypes`.
+
+        `replaced` are the functions in Python that they call where they do not suffice, and the one
+        that formats fields. `None` with another interpreter, or with an older library.
+        """
+        if sys.implementation.name != "cpython":
+            return None
+        arguments = (*[ctypes.py_object] * len(replaced), ctypes.c_size_t)
+        try:
+            make = _function(self._dll, "python_functions", ctypes.py_object, arguments)
+            span, marker = make(*replaced, object.__basicsize__)
+            return span, marker
+        except Exception:
+            return None
 
     def label(self, name: bytes) -> Optional[int]:
         """The label of this name; `None` if there are too many."""

@@ -7,7 +7,8 @@ A forked child begins with `PENDING`. The child joins when it first uses the lib
 children execute another program at once. Children of `multiprocessing`, and so of
 `concurrent.futures`, join before they begin their work.
 
-Invariant: nothing here raises, prints, starts a thread or registers anything for the exit.
+Invariant: nothing here raises, starts a thread or registers anything for the exit. One line is
+printed if the environment asks for the reason for which the process does not record.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 SESSION_VARIABLE = "MULTIPROCESS_PROFILER_SESSION"
 #: What a parent hands to a child that it spawns.
 CHILD_VARIABLE = "MULTIPROCESS_PROFILER_CHILD"
+#: Asks for the reason for which the process does not record.
+VERBOSE_VARIABLE = "MULTIPROCESS_PROFILER_VERBOSE"
 
 
 class _Nothing:
@@ -62,7 +65,13 @@ def is_profiled() -> bool:
 def start() -> None:
     """Joins the session, if there is one. Called when the package is imported."""
     global api
-    if not (sys.platform == "linux" and is_profiled()):
+    if sys.platform != "linux":
+        return
+    if not is_profiled():
+        _tell(
+            "no session has started this process or one above it: neither "
+            f"{CHILD_VARIABLE} nor {SESSION_VARIABLE} is set"
+        )
         return
     try:
         from . import _find, _threads
@@ -71,8 +80,18 @@ def start() -> None:
         if api is not None:
             os.register_at_fork(after_in_child=_begin_child)
             _threads.name_new_threads()
+        elif not _find.has_library():
+            _tell(f"{_find.NAME} was not found, or is of another version; {_find.ASK_FOR_IT}")
     except Exception:
         api = None  # the program runs on without the profiler
+
+
+def _tell(why: str) -> None:
+    """Prints why this process does not record, if the environment asks for it."""
+    if os.environ.get(VERBOSE_VARIABLE, "0") not in ("", "0"):
+        from ._verbose import tell
+
+        tell(why)
 
 
 def _begin_child() -> None:
