@@ -8,6 +8,7 @@ fn main() -> anyhow::Result<()> {
     if let profiler_child::Status::Off(error) = profiler_child::init() {
         eprintln!("not profiled: {error}"); // the program runs on
     }
+    profiler_crash::install()?;
     profiler_panic::install();
     tracing::subscriber::set_global_default(profiler_tracing::subscriber())?;
     profiler_log::alone().install(log::LevelFilter::Info)?;
