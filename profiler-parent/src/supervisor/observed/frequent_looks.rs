@@ -42,6 +42,11 @@ impl FrequentLooks {
         }
     }
 
+    /// Forgets all programs. The looks of the passes find again those that need it.
+    pub(super) fn clear(&mut self) {
+        self.programs.clear();
+    }
+
     /// When looks are due; `None` if no program needs them.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.programs.is_empty()).then_some(self.next)
@@ -64,5 +69,27 @@ impl FrequentLooks {
         // The jitter prevents looks from synchronizing with periodic work of a program.
         let part = 0.5 + fastrand::f64();
         self.next = now() + ObservedThreads::frequent_pause(self.cost).mul_f64(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_due_only_while_a_program_needs_them() {
+        let key = PoolId::new(7);
+        let mut looks = FrequentLooks::new();
+        assert_eq!(looks.deadline(), None);
+        looks.set(key, true);
+        assert!(looks.deadline().is_some());
+        assert_eq!(looks.take_due(), [key]);
+        looks.have_looked(Some(Duration::from_secs(1)));
+        assert!(looks.take_due().is_empty(), "an expensive look");
+        looks.clear();
+        assert_eq!(looks.deadline(), None);
+        looks.set(key, true);
+        looks.set(key, false);
+        assert_eq!(looks.deadline(), None);
     }
 }

@@ -198,7 +198,7 @@ impl ObservedReader {
             return;
         }
         if self.is_paused {
-            return self.frequent.have_looked(None);
+            return self.frequent.clear();
         }
         let began = ObservedThreads::reader_time();
         due.retain(|key| {
