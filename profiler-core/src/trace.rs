@@ -2,8 +2,8 @@
 //!
 //! Called by applications and by the integrations. A thread that works for a trace carries it: the
 //! samples of the thread and the markers that it records contain the trace and the span. A profile
-//! shows them, `profiler info --trace` finds them, and exports to OTLP link to the application's own
-//! spans. Profilers outside the process read the trace of a thread from OpenTelemetry's thread
+//! shows them, `profiler info --trace` finds them, and exports to OTLP link to the application's
+//! own spans. Profilers outside the process read the trace of a thread from OpenTelemetry's thread
 //! context (OTEP 4947).
 //!
 //! ```
@@ -39,8 +39,8 @@ use crate::record::local;
 /// Sets the trace that the calling thread works for, and returns the one before. `None` means that
 /// the thread works for no trace.
 ///
-/// For code that knows when a thread changes from one trace to another, such as a layer of a tracing
-/// library. Others use [`TraceScope`].
+/// For code that knows when a thread changes from one trace to another, such as a layer of a
+/// tracing library. Others use [`TraceScope`].
 ///
 /// Nothing changes if the program's allocator calls this while the calling thread allocates its
 /// record, or if the calling thread is ending.
