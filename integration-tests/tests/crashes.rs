@@ -1,5 +1,6 @@
-//! Tests of processes that crash with the handlers of `profiler-crash`: every way to a profile names
-//! the crash, and `profiler info` shows it first. `integrations/crash/tests` has the kinds of crashes.
+//! Tests of processes that crash with the handlers of `profiler-crash`: every way to a profile
+//! names the crash, and `profiler info` shows it first. `integrations/crash/tests` has the kinds of
+//! crashes.
 
 use anyhow::Context;
 use integration_tests::fixture::Fixture;

@@ -1,6 +1,6 @@
 //! Tests of the application's own traces: the samples and markers of several processes carry them,
-//! `info --trace` finds them, exports to OTLP link to them, and another program reads the trace of a
-//! thread from outside.
+//! `info --trace` finds them, exports to OTLP link to them, and another program reads the trace of
+//! a thread from outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -205,8 +205,8 @@ fn the_processor_time_of_each_tenant_in_samples_is_that_of_its_group() -> anyhow
     Ok(())
 }
 
-/// The processor time in the samples of a process, by the group that they carry, and how much of it is
-/// in samples that carry another group than the sample before.
+/// The processor time in the samples of a process, by the group that they carry, and how much of it
+/// is in samples that carry another group than the sample before.
 fn cpu_of_groups(profile: &Profile, process: &str) -> anyhow::Result<(BTreeMap<String, u64>, u64)> {
     let threads = profile.json["threads"].as_array().context("no threads")?;
     let mut sums = BTreeMap::new();

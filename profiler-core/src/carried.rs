@@ -1,8 +1,9 @@
 //! What a thread carries at present: the application's trace, and the innermost performance group.
 //!
-//! Written by the module `trace` and by the groups. Read by the recorder before markers, and by the
-//! signal handler of the samples. Invariants: only the owner writes; the memory is never freed, so
-//! it may be read at any time; the hot thread-local is a bare reference without destructor.
+//! Written by the module `trace` and by the groups. Read by the recorder before markers, by the
+//! signal handler of the samples, and by the sampler's thread. Invariants: only the owner writes;
+//! the memory is never freed, so it may be read at any time; the thread-local is a plain reference
+//! without a destructor.
 
 use std::cell::Cell;
 
@@ -12,11 +13,12 @@ use crate::ids::GroupIndex;
 use crate::pool::tag::belongs_to;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
-/// What one thread carries; part of its place in the registry of labels.
+/// What one thread carries. A part of the thread's place in the registry of labels.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
     pub(crate) record: ThreadRecord,
-    /// Tag of a pool (high 32), number of the group's cell in it + 1 (low 32); 0 for none.
+    /// The innermost group: the tag of a pool in the high 32 bits, and the number of the group's
+    /// cell in this pool, plus one, in the low 32 bits. 0 if there is no group.
     group: AtomicU64,
 }
 
@@ -31,13 +33,13 @@ thread_local! {
     static OWN: Cell<Option<&'static Carried>> = const { Cell::new(None) };
 }
 
-/// What the calling thread carries, if it has a place.
+/// What the calling thread carries; `None` if it has no place in the registry.
 #[inline(always)]
 pub(crate) fn own() -> Option<&'static Carried> {
     OWN.get()
 }
 
-/// Called when the calling thread has taken a place.
+/// Called after the calling thread has taken a place.
 pub(crate) fn begin(own: &'static Carried) {
     OWN.set(Some(own));
     own.record.publish();
@@ -57,8 +59,8 @@ pub(crate) fn own_trace() -> Option<TraceContext> {
 }
 
 impl Carried {
-    /// Forgets what a thread carried that has ended. Called by the owner at its end, and in a forked
-    /// child for the threads of the parent.
+    /// Removes the trace and the group. Called by the owner at its end, and in a forked child for
+    /// the threads of the parent.
     pub(crate) fn clear(&self) {
         self.record.set(None);
         self.set_group(0);
@@ -70,7 +72,8 @@ impl Carried {
         self.group.store(word, Ordering::Relaxed);
     }
 
-    /// Takes no lock and allocates nothing, so signal handlers may call it.
+    /// What the thread carries now. Takes no lock and allocates nothing, so signal handlers may
+    /// call it.
     pub(crate) fn now(&self) -> CarriedNow {
         CarriedNow {
             trace: self.record.get(),
@@ -80,13 +83,13 @@ impl Carried {
 }
 
 impl CarriedNow {
-    /// Nothing; all zeros.
+    /// No trace and no group.
     pub(crate) const NOTHING: Self = Self {
         trace: None,
         group: 0,
     };
 
-    /// The group, if it is one of the pool with this tag.
+    /// The group, if it belongs to the pool with this tag.
     pub(crate) fn group_in(self, tag: u64) -> Option<GroupIndex> {
         let number = u32::try_from(self.group & 0xffff_ffff).ok()?;
         let number = number.checked_sub(1)?;

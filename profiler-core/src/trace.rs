@@ -1,9 +1,9 @@
-//! The application's own traces (W3C Trace Context), as those of OpenTelemetry.
+//! The application's own traces (W3C Trace Context), such as those of OpenTelemetry.
 //!
 //! Called by applications and by the integrations. A thread that works for a trace carries it: the
-//! samples of the thread and the markers that it records have the trace and the span. A profile
-//! shows them, `profiler info --trace` finds them, and exports to OTLP link to the application's own
-//! spans. Profilers outside of the process read the trace of a thread with OpenTelemetry's thread
+//! samples of the thread and the markers that it records contain the trace and the span. A profile
+//! shows them, `profiler info --trace` finds them, and exports to OTLP link to the application's
+//! own spans. Profilers outside the process read the trace of a thread from OpenTelemetry's thread
 //! context (OTEP 4947).
 //!
 //! ```
@@ -16,14 +16,15 @@
 //! handle("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
 //! ```
 //!
-//! A thread carries a trace whether a session runs or not. For futures there is
-//! [`RecordFuture::in_trace`](crate::future::RecordFuture::in_trace): a scope must not be held
-//! across an `.await`.
+//! A thread carries a trace even if no session runs. For futures, use
+//! [`RecordFuture::in_trace`](crate::future::RecordFuture::in_trace), because a scope must not be
+//! held across an `.await`.
 //!
 //! # What it costs
-//! A change costs about 5 ns, without a system call, a lock or an allocation. The first one of a
-//! thread allocates its record. The first marker after a change takes 48 bytes more, and so does the
-//! first one in each chunk; a sample takes 32 bytes more.
+//! A change costs about 5 ns, without a system call, a lock or an allocation. The first change of a
+//! thread allocates its record. The first marker after a change takes 48 bytes more. While the
+//! thread has a trace, the first marker in each chunk takes 48 bytes more, and each sample takes 32
+//! bytes more.
 
 use std::marker::PhantomData;
 
@@ -38,11 +39,11 @@ use crate::record::local;
 /// Sets the trace that the calling thread works for, and returns the one before. `None` means that
 /// the thread works for no trace.
 ///
-/// For code that knows when a thread changes from one trace to another, such as a layer of a tracing
-/// library. Others use [`TraceScope`].
+/// For code that knows when a thread changes from one trace to another, such as a layer of a
+/// tracing library. Others use [`TraceScope`].
 ///
-/// If the program's allocator calls it while the same thread makes its record, and while a thread
-/// ends, nothing changes.
+/// Nothing changes if the program's allocator calls this while the calling thread allocates its
+/// record, or if the calling thread is ending.
 #[inline]
 pub fn set_trace(context: Option<TraceContext>) -> Option<TraceContext> {
     if !cfg!(feature = "enabled") {
@@ -66,10 +67,10 @@ pub fn current_trace() -> Option<TraceContext> {
     carried::own_trace()
 }
 
-/// The calling thread works for a trace until this is dropped; then it works again for the one
-/// before.
+/// Makes the calling thread work for a trace until this is dropped. The thread then works for the
+/// previous trace again.
 ///
-/// Belongs to the thread that made it. Scopes must be dropped in the reverse order in which they
+/// Belongs to the thread that created it. Scopes must be dropped in the reverse order in which they
 /// were entered.
 #[derive(Debug)]
 #[must_use = "the trace is left at once"]

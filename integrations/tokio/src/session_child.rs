@@ -1,9 +1,9 @@
 //! Children of a session that tokio starts and awaits.
 //!
 //! Used by applications, with the feature `process`. The session prepares the command, lists the
-//! child under its name and watches it; tokio starts it and takes its exit status, which is told to
-//! the session. Invariant: a command is started once, because a second process would get the same
-//! memory.
+//! child under its name and watches it. tokio starts the child and takes its exit status, which
+//! [`SessionChild`] reports to the session. Invariant: a command is started once, because a second
+//! process would get the same memory.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -14,11 +14,11 @@ use tokio::process::{Child, Command};
 
 /// Starts commands of tokio as children of a session.
 pub trait SpawnInSession {
-    /// Starts a child that records for this session. `name` is its name in the profile. Otherwise
-    /// as [`Session::spawn`]: a program that does not call `profiler_child::init()` runs as usual.
+    /// Starts a child that records for this session, as [`Session::spawn`] does. `name` is its name
+    /// in the profile. A program that does not call `profiler_child::init()` runs as usual.
     ///
-    /// Call this on a runtime whose I/O is enabled, as `tokio::process::Command::spawn`. It takes
-    /// the command, so no second process can be started with the same memory.
+    /// Call this on a runtime whose I/O is enabled, like `tokio::process::Command::spawn`. It takes
+    /// the command, so that no second process can be started with the same memory.
     ///
     /// ```no_run
     /// use profiler_tokio::SpawnInSession;
@@ -35,10 +35,10 @@ pub trait SpawnInSession {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::spawn_by`]; no process runs then.
+    /// As [`Session::spawn_by`]. No process runs then.
     ///
     /// # Panics
-    /// Outside of a runtime, as `tokio::process::Command::spawn`.
+    /// Panics outside a runtime, like `tokio::process::Command::spawn`.
     fn spawn_in(self, session: &Session, name: &str) -> Result<SessionChild, SpawnError>;
 }
 
@@ -73,10 +73,11 @@ impl HostCommand for TokioCommand {
     }
 }
 
-/// A child of a session that tokio awaits: a `tokio::process::Child`, whose end the session learns.
+/// A child of a session that tokio awaits: a `tokio::process::Child` that reports its exit status
+/// to the session.
 ///
-/// Dropping it does what dropping the `Child` does. The session then learns the exit status if the
-/// system tells it (since Linux 6.15).
+/// Dropping it does what dropping the `Child` does. The session then gets the exit status only from
+/// the system: on Linux 6.15 and later, or if the session reads the status before tokio takes it.
 #[derive(Debug)]
 pub struct SessionChild {
     child: Child,
@@ -89,7 +90,7 @@ impl SessionChild {
         &self.profiled
     }
 
-    /// Waits for the end, as `tokio::process::Child::wait` does.
+    /// Waits for the child to end, as `tokio::process::Child::wait` does.
     ///
     /// # Errors
     /// Those of tokio.
@@ -99,7 +100,7 @@ impl SessionChild {
         Ok(status)
     }
 
-    /// The exit status, if the child has ended, as of `tokio::process::Child::try_wait`.
+    /// Returns the exit status if the child has ended, as `tokio::process::Child::try_wait` does.
     ///
     /// # Errors
     /// Those of tokio.
@@ -111,7 +112,7 @@ impl SessionChild {
         Ok(status)
     }
 
-    /// Kills the child and waits for its end, as `tokio::process::Child::kill` does.
+    /// Kills the child and waits for it to end, as `tokio::process::Child::kill` does.
     ///
     /// # Errors
     /// Those of tokio.
@@ -120,8 +121,8 @@ impl SessionChild {
         self.wait().await.map(drop)
     }
 
-    /// Waits for the end and collects the output, as `tokio::process::Child::wait_with_output`
-    /// does.
+    /// Waits for the child to end and collects its output, as
+    /// `tokio::process::Child::wait_with_output` does.
     ///
     /// # Errors
     /// Those of tokio.
@@ -131,14 +132,14 @@ impl SessionChild {
         Ok(output)
     }
 
-    /// The child alone. The session learns its exit status if the system tells it (since Linux
-    /// 6.15), or by [`ProfiledChild::tell_end`].
+    /// Returns the child of tokio and the session's handle. Call [`ProfiledChild::tell_end`] to
+    /// report the exit status to the session, which otherwise gets it only from the system.
     pub fn into_parts(self) -> (Child, ProfiledChild) {
         (self.child, self.profiled)
     }
 }
 
-/// The pipes of the child, its number, and what else a `Child` has.
+/// Gives access to the pipes of the child, its process id, and the other parts of a `Child`.
 impl Deref for SessionChild {
     type Target = Child;
 

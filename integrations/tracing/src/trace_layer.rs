@@ -1,9 +1,10 @@
-//! A layer that lets threads work for the application's traces: those of OpenTelemetry, of a header,
-//! or of any other source.
+//! A layer that lets threads work for the application's traces: those of OpenTelemetry, of a
+//! header, or of any other source.
 //!
 //! Called by `tracing-subscriber`. The application's function knows the trace of a span, so this
 //! crate depends on no library for traces. Nothing is kept per thread: after a thread has left a
-//! span, the spans around it are asked. Invariant: a thread outside of all spans works for no trace.
+//! span, the spans around it are asked. Invariant: a thread outside of all spans works for no
+//! trace.
 
 use std::fmt;
 

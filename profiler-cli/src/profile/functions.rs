@@ -170,7 +170,8 @@ impl Functions {
         self.add_wanted((thread, &|_| true), survey);
     }
 
-    /// Like [`Self::add`], for the samples whose time in milliseconds is wanted. Returns their cost.
+    /// Like [`Self::add`], for the samples whose time in milliseconds is wanted. Returns their
+    /// cost.
     pub(crate) fn add_wanted(
         &mut self,
         (thread, wanted): (&Thread<'_>, &dyn Fn(f64) -> bool),

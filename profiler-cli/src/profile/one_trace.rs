@@ -1,7 +1,7 @@
 //! The samples and markers of one trace of the application, for `profiler info --trace`.
 //!
-//! Reads the markers of all threads, unlike the rest of `info`. One thread is held at a time; of the
-//! markers, only those of the trace are kept.
+//! Reads the markers of all threads, unlike the rest of `info`. One thread is held at a time; of
+//! the markers, only those of the trace are kept.
 
 use std::path::Path;
 use std::str::FromStr;

@@ -1,14 +1,14 @@
 //! Finds the labels of each thread, in a list that only grows and whose places are reused.
 //!
-//! A thread takes a place when it opens its first label in a session, enters its first group or gets
-//! its first trace, and releases it when it ends.
-//! The sampler finds the place by the thread's number. Lock-free: no thread waits here, not even
-//! for a suspended thread.
+//! A thread takes a place when it opens its first label in a session, enters its first group or
+//! gets its first trace, and releases it when it ends. The sampler finds the place by the thread's
+//! number. Lock-free: no thread waits here, not even for a suspended thread.
 //!
 //! Invariants: a place is never freed, so it may be read at any time. It belongs to its owner while
 //! the owner's number is stored in it. The number of places is the largest number of threads that
-//! had labels at once; each takes 1.2 KiB. The hot thread-local is a bare pointer without destructor:
-//! it may be read at any point of a thread's life, and is cleared before the place is released.
+//! had labels at once; each takes 1.2 KiB. The hot thread-local is a bare pointer without
+//! destructor: it may be read at any point of a thread's life, and is cleared before the place is
+//! released.
 
 #![allow(unsafe_code)]
 
@@ -78,8 +78,8 @@ fn push_first(tag: u64, label: DefinitionId, address: u64) -> u32 {
     unless_making(take_place).map_or(NONE, |own| own.push(tag, label, address))
 }
 
-/// What the calling thread carries. Takes a place for it, which allocates, unless it has one; `None`
-/// within such a call and while the thread ends.
+/// What the calling thread carries. Takes a place for it, which allocates, unless it has one;
+/// `None` within such a call and while the thread ends.
 #[inline]
 pub(crate) fn carried() -> Option<&'static Carried> {
     carried::own().or_else(|| unless_making(|| &take_place().carried))

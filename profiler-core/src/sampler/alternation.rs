@@ -1,15 +1,17 @@
 //! How often threads that run and wait in turn are looked at.
 //!
 //! Used by `looking` and `observed_waits`. The share of a wait in the life of a thread is estimated
-//! from looks. With `n` looks, the standard error of a share `p` is `sqrt(p * (1 - p) / n)`: 50 looks
-//! a second have an error of 2 points after 12 s. Looks at threads that run and wait in turn are
-//! therefore [`FREQUENT`] apart if they use at most 1 / [`SHARE`] of a processor.
+//! from looks. With `n` looks, the standard error of a share `p` is `sqrt(p * (1 - p) / n)`. With
+//! 50 looks a second, it is still up to 2 points after 12 s. Looks at threads that run and wait in
+//! turn are therefore [`FREQUENT`] apart, or further apart if they would use more than 1 /
+//! [`SHARE`] of a processor.
 //!
-//! A process that looks at its own threads makes its looks rarer after [`ENOUGH`] of them, so that
-//! they cost next to nothing in a process that is recorded for days.
+//! A process that looks at its own threads makes its looks rarer after [`ENOUGH`] of them. They
+//! then cost almost nothing in a process that is recorded for days.
 //!
-//! That threads alternate is remembered for [`MEMORY`]. If the time to the next look depended on the
-//! last look alone, waits that are found twice would get too large or too small a part of the time.
+//! Threads count as alternating for [`MEMORY`] after a look has found that they alternate. If the
+//! time to the next look depended only on the last look, waits that are found twice would get too
+//! large or too small a part of the time.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +19,14 @@ use std::time::{Duration, Instant};
 pub(super) const FREQUENT: Duration = Duration::from_millis(5);
 /// The average time between two looks, as a multiple of the time that a look takes.
 const SHARE: u32 = 50;
-/// The number of looks after which the time between two looks grows: in proportion to the time for
-/// which threads have alternated.
+/// The time between two looks of a process at its own threads is at least the time for which
+/// threads have alternated, divided by this number. If looks are [`FREQUENT`] apart, this is the
+/// number of looks after which the time between them grows.
 const ENOUGH: u32 = 2_400;
-/// How long threads that have alternated are taken for threads that alternate.
+/// How long threads count as alternating after a look has found that they alternate.
 const MEMORY: Duration = Duration::from_secs(1);
 
-/// The average time to the next look at threads that alternate, if a look takes `cost`.
+/// The average time to the next look at alternating threads, if a look takes `cost`.
 pub(super) fn frequent_pause(cost: Duration) -> Duration {
     cost.saturating_mul(SHARE).max(FREQUENT)
 }
@@ -31,20 +34,20 @@ pub(super) fn frequent_pause(cost: Duration) -> Duration {
 /// Whether the threads of a process run and wait in turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alternation {
-    /// The last look that has found it.
+    /// The last look that found alternating threads.
     noted: Option<Instant>,
-    /// For how long threads have alternated so far.
+    /// The time for which threads have alternated so far.
     lasted: Duration,
 }
 
 impl Alternation {
-    /// Notes that a look has found a thread that waits and has run since the look before.
+    /// Notes that a look found a waiting thread that has run since the previous look.
     pub(super) fn note(&mut self, moment: Instant) {
         let since = self.noted.replace(moment).unwrap_or(moment);
         self.lasted += moment.saturating_duration_since(since).min(MEMORY);
     }
 
-    /// Whether threads alternate.
+    /// Whether threads count as alternating at this moment.
     pub(super) fn is_found(&self, moment: Instant) -> bool {
         self.noted
             .is_some_and(|noted| moment.saturating_duration_since(noted) < MEMORY)

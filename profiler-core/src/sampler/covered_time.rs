@@ -3,9 +3,9 @@
 //! Used by `wait_period`, which has one [`CoveredTime`] for each thread. A sample of a thread that
 //! runs stands for the processor time since the sample before. The rest of the thread's lifetime is
 //! in its waits. The probability that a look finds a thread in a wait is the wait's share of the
-//! thread's lifetime. Each of the waits that two successive looks find therefore gets half of the time
-//! between these looks. If a sample was taken in between, the second wait gets all of that time, but
-//! for the time of the sample:
+//! thread's lifetime. Each of the waits that two successive looks find therefore gets half of the
+//! time between these looks. If a sample was taken in between, the second wait gets all of that
+//! time, except the time of the sample:
 //!
 //! ```text
 //! thread   ──wait A──┬runs┬──wait B──┬runs┬──wait A──┬runs┬──wait B──
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The thread decides when it has a sample, for example after one of its waits. Therefore the waits
-//! must not share the time at the sample. The wait of a thread that was seen not to run for a while is
-//! an exception: it has lasted until the thread ran.
+//! must not share the time at the sample. The wait of a thread that was seen not to run for a while
+//! is an exception: it has lasted until the thread ran.
 //!
 //! Run delay is the time in which a thread is ready to run but has no processor. The delay of a
 //! thread that has lost its processor is in the thread's next sample that is taken while the thread

@@ -97,8 +97,8 @@ impl CrashStackRoom {
 }
 
 /// The modules, or `None` while no session walks stacks. They are not dropped: the sampler may have
-/// replaced them meanwhile, and the last drop would call the allocator, in which the thread may have
-/// crashed.
+/// replaced them meanwhile, and the last drop would call the allocator, in which the thread may
+/// have crashed.
 fn modules() -> Option<ManuallyDrop<Arc<ModuleSnapshot>>> {
     let modules = (0..TRIES).find_map(|_| {
         std::hint::spin_loop();

@@ -17,8 +17,9 @@
 //!
 //! Invariants: nothing is read of another process that gets the number of this one; each processor
 //! time is recorded once; the time between two looks is at least [`PAUSE`], and on average at least
-//! [`SHARE`] times what a look takes. After a look that had to leave out threads, it is at least
-//! [`SHARE_OF_PART`] times what that look has taken.
+//! [`SHARE`] times what a look takes, or [`frequent_pause`] while threads run and wait in turn.
+//! After a look that had to leave out threads, it is at least [`SHARE_OF_PART`] times what that
+//! look took.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};

@@ -1,30 +1,30 @@
 //! The part of a thread's run delay that belongs to the code that runs.
 //!
-//! Used by `looking` and `observed_look`. A thread is ready to run and has no processor in two
-//! cases. The delay belongs to the wait if the wait has just ended and the thread has been woken.
-//! It belongs to the running code if another thread has taken the processor. The system counts one
-//! sum of both delays (`schedstat`) and the number of switches of each kind (`status`). The sum is
-//! therefore divided in proportion to the numbers of switches.
+//! Used by `looking` and `observed_look`. The run delay is the time in which a thread is ready to
+//! run and has no processor. After a wait, the delay belongs to the wait. After another thread has
+//! taken the processor, it belongs to the running code. The system counts one sum of both delays
+//! (`schedstat`) and the number of switches of each kind (`status`). The sum is therefore divided
+//! in proportion to the numbers of switches.
 //!
-//! Reading the switches takes about 10 µs. They are read only if the delay is long enough to be
-//! seen in a profile ([`LEAST_NS`]).
+//! Reading the switches takes about 10 µs. After the first look, they are read only if the delay is
+//! long enough to be visible in a profile ([`LEAST_NS`]).
 
 use crate::sys::native::tasks::Switches;
 
-/// Shorter delays are added to the next one, in nanoseconds.
+/// The shortest delay that is divided, in nanoseconds. A shorter one is added to the next delay.
 const LEAST_NS: u64 = 100_000;
 
 /// The run delay of a thread at the last look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunDelay {
-    /// The run delay that was divided so far; `None` before the first look.
+    /// The part of the thread's run delay that was already divided; `None` before the first look.
     divided_ns: Option<u64>,
     /// The switches at that time; `None` if the system did not report them.
     switches: Option<Switches>,
 }
 
 impl RunDelay {
-    /// A thread that was not looked at.
+    /// The state before the first look.
     pub(super) const fn new() -> Self {
         Self {
             divided_ns: None,
@@ -32,8 +32,8 @@ impl RunDelay {
         }
     }
 
-    /// The part of the delay since the last call that belongs to the running code, in nanoseconds.
-    /// `delay_ns` is the run delay of the thread so far. The first call returns 0.
+    /// Returns the part of the delay since the last division that belongs to the running code, in
+    /// nanoseconds. `delay_ns` is the run delay of the thread so far. The first call returns 0.
     pub(super) fn of_running(
         &mut self,
         delay_ns: u64,
@@ -57,12 +57,13 @@ impl RunDelay {
     }
 }
 
-/// The part of `delayed` for the switches in which the thread lost its processor.
+/// Returns the part of `delayed` that belongs to the switches in which the thread lost its
+/// processor.
 fn part_of_running(delayed: u64, before: Switches, now: Switches) -> u64 {
     let lost = now.lost.saturating_sub(before.lost);
     let all = lost.saturating_add(now.waited.saturating_sub(before.waited));
     if all == 0 {
-        return delayed; // it is still ready
+        return delayed; // the thread is still ready to run
     }
     let part = u128::from(delayed) * u128::from(lost) / u128::from(all);
     u64::try_from(part).unwrap_or(delayed)

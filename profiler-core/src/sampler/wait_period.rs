@@ -270,11 +270,12 @@ impl WaitPeriod {
         self.take_ticks(ran.unwrap_or(now.until), tick)
     }
 
-    /// Like [`Self::end`], because the thread has a sample; it began to run at `ran` before. If it
-    /// was seen not to run for a while, it has waited here until then. Otherwise, it may have waited
-    /// elsewhere since the last look, and the wait that the next look finds gets the time. The time of a sample depends
-    /// on what the thread does. If the two waits shared the time at the sample, waits before and
-    /// after code that takes samples would get too much or too little.
+    /// Ends the wait like [`Self::end`], because the thread has a sample. Before the sample, the
+    /// thread began to run at `ran`. If it was known not to run for a part of the wait, the wait
+    /// lasted until `ran`. Otherwise, the thread may have waited elsewhere since the last look, and
+    /// the wait that the next look finds gets the time. The time of a sample depends on what the
+    /// thread does. If the two waits shared the time at the sample, waits before and after code
+    /// that takes samples would get too much or too little.
     pub(super) fn end_at_sample(&mut self, ran: Timestamp, tick: u64) -> Option<(u64, Timestamp)> {
         let is_still = self.now.is_some_and(|now| now.is_still);
         let ran = is_still.then_some(ran);

@@ -51,6 +51,7 @@ mod native_thread;
 ))]
 pub mod other_process;
 mod own_threads;
+mod page_size;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod process_stat;
 mod renewable;
@@ -62,6 +63,7 @@ mod secret;
 ))]
 pub mod tasks;
 mod tell;
+mod thread_id;
 #[cfg(all(
     target_os = "linux",
     not(profiler_portable),
@@ -91,26 +93,15 @@ pub use maps::{Mapping, Maps};
 pub use own_threads::{own_thread_count, own_thread_numbers};
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use process_stat::{ProcessStat, open_process};
+pub use page_size::page_size;
 pub use renewable::Renewable;
 pub use secret::new_secret;
 pub use tell::tell;
+pub use thread_id::current_thread_id;
 pub use threads::{
     QuietThread, is_quiet_thread, run_quiet, spawn_quiet, spawn_quiet_for_host_code,
 };
 pub use wake::{wait_on_word, wake_word};
-
-use profiler_ids::ThreadId;
-
-/// The system's number of the calling thread. One system call on Linux.
-pub fn current_thread_id() -> ThreadId {
-    ThreadId::new(current_thread_number())
-}
-
-/// Size of a page of memory in bytes; the unit in which memory is taken and returned.
-pub fn page_size() -> u64 {
-    let size = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    size.clamp(4096, 1 << 20)
-}
 
 /// In a forked child that begins anew, whose only thread is the calling one: forgets what is kept
 /// about the threads and files of the parent.

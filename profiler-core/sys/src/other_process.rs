@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, open, openat, statat};
 
-use crate::page_size;
+use crate::page_size::page_size;
 use crate::process_stat::ProcessStat;
 use crate::tasks::{Doing, STATUS_BYTES, Switches, Tasks, field, read_at};
 use crate::thread_activity::{ThreadActivity, parse_schedule};
@@ -459,7 +459,7 @@ mod tests {
         assert!(activity.is_some() && activity == other.activity(thread));
         let coarse = other.coarse_activity(thread);
         assert!(coarse.is_some() && coarse == other.coarse_activity(thread));
-        let own = crate::current_thread_id();
+        let own = current_thread_id();
         let this = open_own();
         let before = this.activity(own);
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn the_threads_of_a_process_are_listed_by_number_and_name() {
         let other = open_own();
-        let thread = crate::current_thread_id();
+        let thread = current_thread_id();
         let mut all = Vec::new();
         other.list(&mut all).unwrap();
         assert!(all.contains(&thread) && all.is_sorted());

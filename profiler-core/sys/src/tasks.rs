@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags};
 
 use crate::FileIdentity;
 use crate::thread_activity::parse_schedule;
+use crate::thread_id::current_thread_id;
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +250,7 @@ pub fn waits_of_running(thread: ThreadId) -> Option<u64> {
 /// it, as before Linux 5.9.
 pub fn own_filters() -> Option<u32> {
     let mut text = [0; STATUS_BYTES];
-    let status = Tasks::OWN.read(crate::current_thread_id(), "status", &mut text)?;
+    let status = Tasks::OWN.read(current_thread_id(), "status", &mut text)?;
     field(status, "Seccomp_filters:")?.parse().ok()
 }
 
@@ -399,7 +400,7 @@ mod tests {
 
     #[test]
     fn the_number_of_waits_grows_with_each_wait() {
-        let own = crate::current_thread_id();
+        let own = current_thread_id();
         let waits = || waits_of_running(own).expect("it runs");
         let before = waits();
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -432,7 +433,7 @@ mod tests {
 
     #[test]
     fn the_calling_thread_is_listed_and_uses_time() {
-        let own = crate::current_thread_id();
+        let own = current_thread_id();
         let mut all = Vec::new();
         list(&mut all).unwrap();
         assert!(all.contains(&own));
@@ -443,7 +444,7 @@ mod tests {
         assert_eq!(blocks_signal(own, libc::SIGURG), Some(false));
         let deaf = || {
             block(libc::SIGURG);
-            let own = crate::current_thread_id();
+            let own = current_thread_id();
             (
                 blocks_signal(own, libc::SIGURG),
                 blocks_signal(own, libc::SIGTRAP),

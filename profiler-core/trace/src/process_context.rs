@@ -10,8 +10,8 @@
 //! message: the resource with the application's attributes; two attributes for thread contexts
 //! ```
 //!
-//! Invariants: a process has at most one such mapping; the signature is written last; a forked child
-//! does not inherit it.
+//! Invariants: a process has at most one such mapping; the signature is written last; a forked
+//! child does not inherit it.
 
 #![allow(unsafe_code)]
 
@@ -63,8 +63,8 @@ impl error::Error for PublishError {
     }
 }
 
-/// Publishes a process context with these attributes of the process, such as `service.name`. It stays
-/// until the process ends.
+/// Publishes a process context with these attributes of the process, such as `service.name`. It
+/// stays until the process ends.
 ///
 /// # Errors
 /// [`PublishError`]
@@ -134,7 +134,8 @@ fn now_ns() -> u64 {
         .max(1)
 }
 
-/// Maps memory that a forked child does not inherit, with the name if the system has anonymous files.
+/// Maps memory that a forked child does not inherit, with the name if the system has anonymous
+/// files.
 fn map(length: usize) -> io::Result<*mut u8> {
     // SAFETY: the name is a text that ends with a zero.
     let file = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };

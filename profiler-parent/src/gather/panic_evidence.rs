@@ -18,8 +18,9 @@
 //! Of several panics that qualify in the same way, the earliest one is named if the process cannot
 //! have survived it, because the others follow from it; otherwise the latest.
 //!
-//! If no panic is named, and a signal about an error of the process itself has ended it, the verdict
-//! names the latest crash that the process has recorded. If the end is not known, it says *after*.
+//! If no panic is named, and a signal about an error of the process itself has ended it, the
+//! verdict names the latest crash that the process has recorded. If the end is not known, it says
+//! *after*.
 
 use profiler_core::internal::reader::{ByteSource, PanicInfo, PoolReader, Snapshot};
 use profiler_gecko::model::CrashInfo;

@@ -1,6 +1,6 @@
 //! The application's handle to a child of the session: its end, its name, and signals to it.
 //!
-//! Made by `spawn`. Invariant: a signal never reaches a later process with the same process id.
+//! Created by `spawn`. Invariant: a signal never reaches a later process with the same process id.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,9 +28,9 @@ pub struct ProfiledChild {
     pub stdout: Option<ChildStdout>,
     /// The child's standard error, if the command asked for a pipe.
     pub stderr: Option<ChildStderr>,
-    /// The thread that waits for the end, once a task awaits it.
+    /// The thread that waits for the end; `None` until a task awaits the child.
     ending: Option<Awaited<Option<ExitStatus>>>,
-    /// While it exists, the session remembers how the child ended.
+    /// The session remembers how the child ended while this exists.
     _alive: Arc<()>,
 }
 
@@ -66,19 +66,20 @@ impl ProfiledChild {
         self.is_profiled
     }
 
-    /// Its name in profiles.
+    /// The child's name in profiles.
     pub fn name(&self) -> String {
         self.processes.name_of(self.key).unwrap_or_default()
     }
 
-    /// Names the child after the program that records: another one than the started program if that
-    /// is a wrapper, such as a shell. The child itself says its program's name when it connects;
-    /// if it ends before, the name stays as it is.
+    /// Names the child after the program that records. If the started program is a wrapper, such as
+    /// a shell, this is another program. The child reports the name of its program when it
+    /// connects. If the child ends before that, its name does not change.
     pub fn name_by_program(&self) {
         self.processes.name_by_program(self.key);
     }
 
-    /// Returns a handle to send the child signals, from any thread, also while this one waits.
+    /// Returns a handle that sends signals to the child. Any thread can use it, also while another
+    /// one waits for the child.
     pub fn signals(&self) -> ChildSignals {
         ChildSignals {
             supervisor: self.supervisor.clone(),
@@ -96,7 +97,9 @@ impl ProfiledChild {
     /// first, as `std::process::Child` does.
     ///
     /// # Errors
-    /// If other code in this process took the exit status.
+    /// If other code in this process took the exit status, and neither the system nor
+    /// [`Self::tell_end`] has reported it. Also if the session ends before a child of
+    /// [`Session::spawn_by`](crate::Session::spawn_by) does.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
         self.processes
@@ -104,9 +107,9 @@ impl ProfiledChild {
             .ok_or_else(status_is_gone)
     }
 
-    /// As [`Self::wait`], for asynchronous code on any executor: a thread of the profiler waits for
-    /// the end, and wakes the task. There is one such thread for each child that is awaited, until
-    /// the child has ended. The future may be dropped and made again, as `select!` does.
+    /// Waits for the child like [`Self::wait`], in asynchronous code on any executor. A thread of
+    /// the profiler waits for the end and wakes the task. Each awaited child has one such thread
+    /// until it ends. The future may be dropped and created again, as `select!` does.
     ///
     /// ```no_run
     /// # use profiler_parent::Session;
@@ -118,7 +121,7 @@ impl ProfiledChild {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::wait`]; if the system has no thread left.
+    /// As [`Self::wait`], or if the system cannot start a thread.
     pub async fn wait_async(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
         if self.has_ended() {
@@ -145,17 +148,18 @@ impl ProfiledChild {
         Poll::Ready(status.ok_or_else(status_is_gone))
     }
 
-    /// Tells the session with which status the child has ended, if other code has taken the status:
-    /// for children of [`Session::spawn_by`](crate::Session::spawn_by). Profiles then show how the
-    /// child ended, also where the system does not tell it.
+    /// Reports the exit status of the child to the session. Call this for a child of
+    /// [`Session::spawn_by`](crate::Session::spawn_by), whose exit status another library takes.
+    /// Profiles then show how the child ended, even if the system does not report it.
     pub fn tell_end(&self, status: ExitStatus) {
         self.processes.tell_status(self.key, status);
     }
 
-    /// The exit status of the child, if it has ended. Does not wait.
+    /// Returns the exit status of the child if it has ended. Does not wait.
     ///
     /// # Errors
-    /// If other code in this process took the exit status.
+    /// If other code in this process took the exit status, and neither the system nor
+    /// [`Self::tell_end`] has reported it.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if !self.has_ended() {
             return Ok(None);
@@ -166,7 +170,7 @@ impl ProfiledChild {
             .map(Some)
     }
 
-    /// Whether the child has ended; then [`wait`](Self::wait) returns at once.
+    /// Whether the child has ended. If so, [`wait`](Self::wait) returns at once.
     pub fn has_ended(&self) -> bool {
         self.processes.has_ended(self.key)
     }
@@ -176,7 +180,8 @@ impl ProfiledChild {
     /// # Errors
     /// The system's error.
     pub fn kill(&mut self) -> io::Result<()> {
-        // In this order: the end of a session moves the child from the watcher to the processes.
+        // The watcher is asked first, because the end of a session moves the child from the watcher
+        // to the process table.
         if self.supervisor.watcher().kill(&self.key)? {
             return Ok(());
         }
@@ -184,7 +189,7 @@ impl ProfiledChild {
     }
 }
 
-/// The error of a wait for a nonexistent process.
+/// The system's error for a wait for a process that is no child or has been waited for.
 fn status_is_gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ECHILD)
 }
@@ -198,7 +203,7 @@ pub struct ChildSignals {
 }
 
 impl ChildSignals {
-    /// Sends a signal. `false` if the child or the session has ended.
+    /// Sends a signal. Returns `false` if the child or the session has ended.
     ///
     /// # Errors
     /// The system's error.

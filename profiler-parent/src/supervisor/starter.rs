@@ -1,9 +1,9 @@
-//! Who starts the process of a child: the session, or a library of the application.
+//! The starter of a child process: the session, or a library of the application.
 //!
-//! Used by `spawn`. The session takes the exit status of a child that it has started. That of
-//! another child belongs to the library; the session reads it if the system tells it, or the
-//! application tells it. Invariant: a command is started once, because a second process would get
-//! the same memory.
+//! Used by `spawn`. The session takes the exit status of a child that it has started. If a library
+//! has started the child, the library takes the exit status, and the session gets it from the
+//! system or from the application. Invariant: a command is started once, because a second process
+//! would get the same memory.
 
 use std::io;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -47,20 +47,20 @@ use crate::sys;
 /// }
 /// ```
 pub trait HostCommand {
-    /// The command of the standard library inside. The session adds environment variables to it,
-    /// and files that the process inherits.
+    /// Returns the inner command of the standard library. The session adds environment variables to
+    /// it, and files that the process inherits.
     fn as_std_mut(&mut self) -> &mut Command;
 
-    /// Starts the process, and returns its number in the system. The session calls this at most
-    /// once. Afterwards the command must not be used again. The files stay open until it is
+    /// Starts the process and returns its process id. The session calls this at most once.
+    /// Afterwards, the command must not be used again. The files stay open until the command is
     /// dropped.
     ///
     /// # Errors
-    /// If the process cannot be started; none runs then.
+    /// If the process cannot be started. An error means that no process runs.
     fn start(&mut self) -> io::Result<u32>;
 }
 
-/// A command, and who starts it.
+/// A command, with the starter of its process.
 pub(super) enum Starter<'a> {
     Session(Command),
     Host(&'a mut dyn HostCommand),
@@ -75,7 +75,7 @@ impl Starter<'_> {
         }
     }
 
-    /// Whether the exit status belongs to the host.
+    /// Whether a library of the host takes the exit status.
     pub(super) const fn is_host(&self) -> bool {
         matches!(self, Self::Host(_))
     }
@@ -87,7 +87,7 @@ impl Starter<'_> {
             Self::Host(host) => host,
         };
         let started = host.start();
-        // A second process would take these for its own.
+        // A second process with these variables would use the memory of the first one.
         let command = host.as_std_mut();
         command.env_remove(VARIABLE).env_remove(SESSION_VARIABLE);
         let failed = |source| SpawnError::Start {
@@ -101,7 +101,8 @@ impl Starter<'_> {
 /// A process that was started.
 pub(super) enum Started {
     Child(Child),
-    /// Its exit status is not taken yet: the library has not returned to the application since.
+    /// A process that a library of the host has started. Its exit status is not taken yet, because
+    /// the library has not returned to the application since the start.
     OfHost(ProcessId),
 }
 
@@ -116,8 +117,8 @@ impl Started {
         }
     }
 
-    /// Takes the pipes that the command asked for. Those of another library's child are with that
-    /// library.
+    /// Takes the pipes that the command asked for. Returns none if a library has started the
+    /// process, because the library has the pipes.
     pub(super) fn take_pipes(&mut self) -> Pipes {
         match self {
             Self::Child(child) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),
@@ -125,7 +126,7 @@ impl Started {
         }
     }
 
-    /// Kills the process. The exit status of another library's child is left to that library.
+    /// Kills the process. If a library has started it, the exit status is left to the library.
     pub(super) fn end(&mut self) {
         match self {
             Self::Child(child) => {
@@ -137,7 +138,7 @@ impl Started {
         }
     }
 
-    /// Makes the watcher report its end.
+    /// Makes the watcher report the end of the process.
     pub(super) fn watch(
         self,
         watcher: &ExitWatcher<PoolId>,

@@ -2,8 +2,8 @@
 //!
 //! Such code is in no file that a symbol table or debug information describes. Runtimes describe it
 //! in files of their own: a *perf map* (`/tmp/perf-PID.map`) or a *jitdump* (`jit-PID.dump`, in
-//! `/tmp` or in the working directory). The writer of profiles calls [`GeneratedCode::resolve`] once
-//! per process, with the addresses that are in no file. A session notes where a process runs
+//! `/tmp` or in the working directory). The writer of profiles calls [`GeneratedCode::resolve`]
+//! once per process, with the addresses that are in no file. A session notes where a process runs
 //! when it connects ([`ProcessFiles`]), because a process that has ended no longer has a root
 //! directory. A runtime may write its file when it exits, so files are read at the capture.
 //!

@@ -10,7 +10,8 @@ use profiler_core::time::UnixNs;
 
 use crate::sys::{FileFacts, FileWriters};
 
-/// By how much the times of files and of processes may differ: some file systems keep whole seconds.
+/// By how much the times of files and of processes may differ: some file systems keep whole
+/// seconds.
 const TOLERANCE_NS: u64 = 1_000_000_000;
 
 /// What must hold for a file.

@@ -10,8 +10,8 @@ pub const SPAN_TYPE: &str = "Span";
 /// The beginning of the names of span types that have further fields.
 pub const SPAN_TYPE_PREFIX: &str = "Span ";
 
-/// The name of the type of the intervals in which the samples of a thread have the same trace and the
-/// same group.
+/// The name of the type of the intervals in which the samples of a thread have the same trace and
+/// the same group.
 pub const CONTEXT_TYPE: &str = "SampleContext";
 
 /// The field with the trace of a marker, or of the samples in an interval: 32 hexadecimal digits.

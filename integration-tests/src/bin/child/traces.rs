@@ -9,14 +9,14 @@ use profiler_core::trace::{TraceContext, TraceScope, current_trace};
 
 use crate::{Words, number};
 
-/// The rounds of `tenants`, and about how many milliseconds of processor time each tenant takes in a
-/// round.
+/// The rounds of `tenants`, and about how many milliseconds of processor time each tenant takes in
+/// a round.
 ///
-/// A run lasts many intervals of the sampler, also of one that samples less on a busy machine: at each
-/// change, up to one interval is counted for the other tenant.
+/// A run lasts many intervals of the sampler, also of one that samples less on a busy machine: at
+/// each change, up to one interval is counted for the other tenant.
 const ROUNDS: u64 = 4;
-/// The milliseconds of processor time before the first round, until the sampler knows the thread: until
-/// then samples are rare.
+/// The milliseconds of processor time before the first round, until the sampler knows the thread:
+/// until then samples are rare.
 const BEFORE_MS: u64 = 500;
 const TENANTS: [(&str, u64); 3] = [("acme", 370), ("globex", 170), ("initech", 530)];
 

@@ -1,8 +1,8 @@
-//! The programs whose threads run and wait in turn. The reader looks at them between its passes.
+//! The programs whose threads run and wait in turn, at which the reader looks between its passes.
 //!
-//! The passes alone have too few looks for the shares of short waits, see
-//! `alternation` in the core's sampler. All looks between the passes together use at
-//! most 2 % of a processor.
+//! Used by the reader. The passes alone have too few looks to estimate the shares of short waits
+//! (see `alternation` in the core's sampler). All looks between the passes together use at most 2 %
+//! of a processor.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use profiler_core::internal::observed::ObservedThreads;
 
 use crate::sys::now;
 
-/// The weight of the last looks in their average cost is 1 of this number.
+/// The last round of looks has a weight of 1 / `COST_LOOKS` in the average cost.
 const COST_LOOKS: u32 = 16;
 
-/// When the next looks between the passes are due, and at which programs.
+/// The programs to look at between the passes, and the time of the next looks.
 #[derive(Debug)]
 pub(super) struct FrequentLooks {
     programs: BTreeSet<PoolId>,
     next: Instant,
-    /// The average processor time of the looks of one moment.
+    /// The average processor time of one round of looks at all these programs.
     cost: Duration,
 }
 
@@ -47,7 +47,7 @@ impl FrequentLooks {
         self.programs.clear();
     }
 
-    /// When looks are due; `None` if no program needs them.
+    /// The time at which looks are due; `None` if no program needs them.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.programs.is_empty()).then_some(self.next)
     }
@@ -61,7 +61,8 @@ impl FrequentLooks {
         }
     }
 
-    /// Notes looks that have taken this processor time, or a pass.
+    /// Sets the time of the next looks, after a round of looks that took this processor time.
+    /// `None` after a pass, or while sampling is paused.
     pub(super) fn have_looked(&mut self, cost: Option<Duration>) {
         if let Some(cost) = cost {
             self.cost = (self.cost * (COST_LOOKS - 1) + cost) / COST_LOOKS;

@@ -1,11 +1,12 @@
 //! The span that was open when a sample was taken, and its group.
 //!
-//! If the sample's thread worked for a trace of the application, its span is that of the
-//! application, and the group that the sample carries comes before that of a span. Used by [`super::profiles`], in the order of the samples' times. The innermost span is the one
-//! that began last. A span of `tracing` may be open without being entered: it counts only if its
-//! name is a label in the sample's stack, or if a poll of it contains the sample. Of a stack, the
-//! innermost functions are searched, and the innermost labels are known, so memory grows with the
-//! number of stacks, whatever their depth is.
+//! Used by [`super::profiles`], in the order of the samples' times. If the sample's thread worked
+//! for a trace of the application, the sample has the span of the application. If the sample
+//! carries a group, it has this group, and not that of a span. The innermost span is the one that
+//! began last. A span of `tracing` may be open without being entered: it counts only if its name is
+//! a label in the sample's stack, or if a poll of it contains the sample. Of a stack, only the
+//! innermost functions are searched and only the innermost labels are known. Memory therefore grows
+//! with the number of stacks, but not with their depth.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //!
 //! Viewers know no column for it. So each run of samples of a thread with the same context is an
 //! interval marker, from the first of these samples to the last. Both formats write the same
-//! markers. Exports and `profiler info` find the context of a sample by its time: the intervals of a
-//! thread do not overlap, and each of its samples with a context is in one of them.
+//! markers. Exports and `profiler info` find the context of a sample by its time: the intervals of
+//! a thread do not overlap, and each of its samples with a context is in one of them.
 //!
 //! A marker of the application has its trace in two fields of its payload.
 

@@ -1,8 +1,8 @@
 //! The implementation for Linux: finds files in directories that a process may control.
 //!
-//! Invariants: neither a file nor its directory is a symbolic link, except those of `/proc/PID` that
-//! lead to the root directory of the process; a file is opened for reading only after its type is
-//! known. A file system that does not answer can make all of these functions wait.
+//! Invariants: neither a file nor its directory is a symbolic link, except those of `/proc/PID`
+//! that lead to the root directory of the process; a file is opened for reading only after its type
+//! is known. A file system that does not answer can make all of these functions wait.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
