@@ -12,4 +12,5 @@ mod handlers;
 mod kinds;
 mod many;
 mod places;
+mod unusual;
 mod ways;
