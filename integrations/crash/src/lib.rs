@@ -67,9 +67,10 @@
 //! - Of several threads that crash at the same time, each records its crash after the others; a
 //!   thread waits at most two seconds for another one. If the default action ends the process, the
 //!   crashes that are not recorded by then are lost.
-//! - A fault within the recording ends the recording. The crash is then recorded without a stack, if
-//!   that has no fault, and passed on as usual. A signal of a crash that is sent during a recording is
-//!   handled after it. A panic in the unwinder would call the program's panic hook first.
+//! - A fault within the recording ends the recording. The crash is then recorded without a stack,
+//!   if that has no fault, and passed on as usual. A signal of a crash that is sent during a
+//!   recording is handled after it. A panic in the unwinder would call the program's panic hook
+//!   first.
 //! - After an earlier handler has left by `siglongjmp` without an alternate stack, an abort in a
 //!   function at most 1 MiB further in may be taken for one of the handler, and is not recorded.
 //! - The handler calls `gettid`, `getpid`, `rt_sigprocmask`, `sigaltstack`, `nanosleep`, `prctl`,

@@ -96,8 +96,8 @@ const fn is_same(action: &libc::sigaction, handler: usize) -> bool {
 }
 
 /// Our action: with all signals blocked except that of forbidden system calls, which a handler of
-/// the program may carry out. On the alternate stack, unless the earlier handler is not: it may need
-/// more stack than an alternate one has.
+/// the program may carry out. On the alternate stack, unless the earlier handler is not: it may
+/// need more stack than an alternate one has.
 fn action(before: &libc::sigaction, handler: Handler) -> libc::sigaction {
     const KEPT: c_int = libc::SA_RESTART | libc::SA_ONSTACK | SA_EXPOSE_TAGBITS;
     let mut action = *before;

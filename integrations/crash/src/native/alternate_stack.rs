@@ -135,9 +135,10 @@ impl Drop for Room {
     }
 }
 
-/// Gives the thread another alternate stack if the handler runs on one that has no room for a second
-/// signal: the stacks of the standard library have about 8 KiB, and its handler ends with an abort.
-/// A handler that leaves by `siglongjmp` leaves the thread with the new stack, which has room.
+/// Gives the thread another alternate stack if the handler runs on one that has no room for a
+/// second signal: the stacks of the standard library have about 8 KiB, and its handler ends with an
+/// abort. A handler that leaves by `siglongjmp` leaves the thread with the new stack, which has
+/// room.
 ///
 /// # Safety
 /// `context` is the one that the kernel passed to a handler that runs now.

@@ -64,8 +64,8 @@ impl Cause {
         self.signal == libc::SIGTRAP && self.code == TRAP_PERF
     }
 
-    /// Whether the instruction that has crashed crashes again if it is executed again. Without doubt
-    /// only: a fault without details may come from the delivery of another signal.
+    /// Whether the instruction that has crashed crashes again if it is executed again. Without
+    /// doubt only: a fault without details may come from the delivery of another signal.
     pub(super) const fn repeats(self) -> bool {
         match self.signal {
             libc::SIGSEGV => matches!(self.code, 1..=4),

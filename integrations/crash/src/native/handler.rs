@@ -1,8 +1,8 @@
 //! The signal handler: records the crash, then passes the signal on.
 //!
 //! Invariants: it takes no lock, waits a bounded time, and keeps `errno`. It allocates nothing and
-//! does not panic, as far as the unwinder has no error: `docs/failure-modes.md`. A sample that comes
-//! as a signal of a crash passes through.
+//! does not panic, as far as the unwinder has no error: `docs/failure-modes.md`. A sample that
+//! comes as a signal of a crash passes through.
 
 #![allow(unsafe_code)]
 

@@ -27,8 +27,8 @@ pub(super) unsafe fn stack_pointer(context: *const libc::ucontext_t) -> u64 {
 /// Lets the thread go on at a place with this stack pointer when the handler returns.
 ///
 /// # Safety
-/// `context` is the one that the kernel passed to a handler that still runs, and the code at `place`
-/// expects this stack pointer.
+/// `context` is the one that the kernel passed to a handler that still runs, and the code at
+/// `place` expects this stack pointer.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn go_on_at(context: *mut libc::ucontext_t, place: u64, stack_pointer: u64) {
     // SAFETY: the caller's promise.
@@ -46,8 +46,8 @@ pub(super) unsafe fn go_on_at(context: *mut libc::ucontext_t, place: u64, stack_
 /// Lets the thread go on at a place with this stack pointer when the handler returns.
 ///
 /// # Safety
-/// `context` is the one that the kernel passed to a handler that still runs, and the code at `place`
-/// expects this stack pointer.
+/// `context` is the one that the kernel passed to a handler that still runs, and the code at
+/// `place` expects this stack pointer.
 #[cfg(target_arch = "aarch64")]
 pub(super) unsafe fn go_on_at(context: *mut libc::ucontext_t, place: u64, stack_pointer: u64) {
     // SAFETY: the caller's promise.
