@@ -217,7 +217,8 @@ pub mod sys {
     //! See `sys` in the sources: the operating system.
 
     pub use crate::sys::{
-        ClockError, boot_id, clock_error, is_alive, own_process_start, page_size, process_id,
+        ClockError, ThreadEnd, boot_id, clock_error, is_alive, own_process_start, page_size,
+        process_id,
     };
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     pub use crate::sys::{ProcessStat, open_process};

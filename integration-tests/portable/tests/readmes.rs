@@ -3,7 +3,9 @@
 use std::path::Path;
 
 const EXAMPLE: &str = include_str!("../examples/together.rs");
-const PACKAGES: [&str; 6] = ["log", "metrics", "panic", "rayon", "tokio", "tracing"];
+const PACKAGES: [&str; 7] = [
+    "crash", "log", "metrics", "panic", "rayon", "tokio", "tracing",
+];
 
 #[test]
 fn each_readme_shows_the_program_with_all_packages() {

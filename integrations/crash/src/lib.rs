@@ -26,12 +26,16 @@
 //! - An earlier handler is called with the arguments of the system, with the signal mask that it
 //!   asks for, and at most once if it asks for that (`SA_RESETHAND`). So the standard library still
 //!   reports an overflow of the stack.
-//! - Without an earlier handler, the default action ends the process when the handler returns, at
-//!   the instruction that crashed. The exit status is the same, and so is a core dump.
+//! - Without an earlier handler, the signal is sent once more with the same data, and its default
+//!   action ends the process when the handler returns, at the instruction that crashed. The exit
+//!   status is the same, and so is a core dump.
 //! - A signal that the program ignores stays ignored, and is not handled by this crate.
 //!
-//! While an earlier handler of another signal runs, `SIGABRT` has its earlier action, because
-//! handlers end with `abort`. An abort there adds no second crash.
+//! An abort of an earlier handler of another signal adds no second crash.
+//!
+//! The default action does not end a process with the number 1 (the first one of a container),
+//! unless it reports a fault. Such a fault is repeated, and ends the process. If it may not repeat,
+//! such as `SIGTRAP`, the process exits with the code 128 plus the number of the signal.
 //!
 //! # The order of handlers
 //! Call `install` after the program has installed handlers that end the process, such as those of a
@@ -46,7 +50,12 @@
 //! on a stack of its own. The threads of the standard library have an alternate stack. [`install`]
 //! gives one to the calling thread if it has none, and [`prepare_thread`] to any other thread. In a
 //! thread without an alternate stack, a crash is recorded on its own stack, and an overflow of the
-//! stack is not recorded: the system ends the process before any handler runs.
+//! stack is not recorded: the system ends the process before any handler runs. The same holds for
+//! each signal whose earlier handler is not on the alternate stack (`SA_ONSTACK`): it may need more
+//! stack than an alternate one has.
+//!
+//! If the rest of the alternate stack is less than 16 KiB and a signal's frame, the thread has
+//! another one of 64 KiB while an earlier handler runs, which is freed when the handler returns.
 //!
 //! The stack is unwound while the session walks stacks, as it does by default. Otherwise it has one
 //! frame, the address of the crash. Frames in libraries that were loaded less than about 100 ms
@@ -55,11 +64,19 @@
 //! # Limitations
 //! - Without a session, and in a forked child that has not begun anew, a crash is not recorded. The
 //!   child of a `vfork` records nothing.
-//! - Crashes of several threads at the same time are recorded one after the other. A thread waits
-//!   at
-//!   most two seconds for another one.
-//! - A crash within the recording of a crash is recorded without a stack, and then ends the process
-//!   with the signal of the first one. Earlier handlers are not called.
+//! - Of several threads that crash at the same time, each records its crash after the others; a
+//!   thread waits at most two seconds for another one. If the default action ends the process, the
+//!   crashes that are not recorded by then are lost.
+//! - A fault within the recording ends the recording. The crash is then recorded without a stack,
+//!   if that has no fault, and passed on as usual. A signal of a crash that is sent during a
+//!   recording is handled after it. A panic in the unwinder would call the program's panic hook
+//!   first.
+//! - After an earlier handler has left by `siglongjmp` without an alternate stack, an abort in a
+//!   function at most 1 MiB further in may be taken for one of the handler, and is not recorded.
+//! - The handler calls `gettid`, `getpid`, `rt_sigprocmask`, `sigaltstack`, `nanosleep`, `prctl`,
+//!   `rt_sigaction`, `rt_tgsigqueueinfo` and `tgkill`, and `mmap`, `mprotect` and `munmap` for an
+//!   alternate stack. Under a filter that ends the process at one of them, it ends by that filter.
+//! - `SIGSYS` is neither recorded nor blocked.
 //! - Perf events with `SIGTRAP` (the sample source `sigtrap`) are used only in sessions that began
 //!   before `install`, and not after it.
 //! - A thread of which neither a marker nor a sample was recorded has no row in the profile. Its
@@ -68,8 +85,8 @@
 //!   data, which viewers remove on request.
 //!
 //! # Costs
-//! A program that does not crash has no cost, except for 32 KiB of the session's memory and about
-//! 120 KiB of its own. A crash takes about a millisecond.
+//! A program that does not crash has no cost, except for 32 KiB of the session's memory, about
+//! 120 KiB of its own, and 64 KiB per prepared thread. A crash takes about a millisecond.
 //!
 //! Linux on x86-64 and aarch64. On other systems, and without the feature `enabled`, the functions
 //! do nothing.
@@ -116,8 +133,8 @@ pub fn install() -> Result<(), CrashError> {
 }
 
 /// Gives the calling thread an alternate signal stack if it has none, so that an overflow of its
-/// stack is recorded. Threads of the standard library have one. The memory is kept until the
-/// process ends.
+/// stack is recorded. Threads of the standard library have one. The memory is freed when the thread
+/// ends.
 ///
 /// # Errors
 /// [`CrashError::AlternateStack`].

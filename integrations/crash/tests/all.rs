@@ -17,4 +17,5 @@ mod handlers;
 mod kinds;
 mod many;
 mod places;
+mod unusual;
 mod ways;

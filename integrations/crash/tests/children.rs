@@ -1,5 +1,6 @@
 //! Children that crash: this test program, which runs the test of the same name as the child.
 
+use std::ffi::CStr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio, exit};
 
@@ -19,7 +20,12 @@ pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) verdict: String,
     pub(crate) profile: Value,
+    /// The calls that a handler has noted in [`CALLS_FILE`], a byte each.
+    pub(crate) calls: usize,
 }
+
+/// The file in which a handler notes its calls.
+pub(crate) const CALLS_FILE: &CStr = c"calls";
 
 /// Runs the calling test once more as a child that crashes by `crash`, without the handlers and
 /// with them, and checks that both children end in the same way. `prepare` is called before the
@@ -67,10 +73,13 @@ fn ended(role: &str) -> Ended {
     let report = session.capture().save(&path).unwrap();
     let row = report.processes.iter().find(|row| row.name == "child");
     let text = std::fs::read_to_string(path).unwrap();
+    let calls = directory.path().join(CALLS_FILE.to_str().unwrap());
+    let calls = std::fs::read(calls).map_or(0, |bytes| bytes.len());
     Ended {
         status,
         verdict: row.unwrap().verdict.to_string(),
         profile: serde_json::from_str(&text).unwrap(),
+        calls,
     }
 }
 

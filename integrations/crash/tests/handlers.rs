@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::c_int;
 use test_support::own_process;
 
-use crate::children::{crashed, ran};
+use crate::children::{CALLS_FILE, crashed, ran};
 use crate::ways::fall;
 
 /// Installs a handler.
-fn handle(signal: c_int, handler: usize, flags: c_int) {
+pub(crate) fn handle(signal: c_int, handler: usize, flags: c_int) {
     // SAFETY: zeros are an action with an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     (action.sa_sigaction, action.sa_flags) = (handler, flags);
@@ -54,15 +54,25 @@ extern "C" fn count(_: c_int) {
     CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
+extern "C" fn note_call(_: c_int) {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+    // SAFETY: a handler may call these functions.
+    unsafe {
+        let file = libc::open(CALLS_FILE.as_ptr(), flags, 0o600);
+        libc::write(file, CALLS_FILE.as_ptr().cast(), 1);
+    }
+}
+
 #[test]
 fn a_handler_that_asks_for_one_call_is_called_once() {
     own_process!();
-    let handler = count as *const () as usize;
+    let handler = note_call as *const () as usize;
     let flags = libc::SA_RESETHAND;
     // The instruction crashes again after the handler, with the default action.
     let ended = crashed(|| handle(libc::SIGSEGV, handler, flags), || fall(0x70));
     assert_eq!(ended.signal(), Some(libc::SIGSEGV));
     assert_eq!(ended.crash().address, "0x70");
+    assert_eq!(ended.calls, 1);
 }
 
 #[test]

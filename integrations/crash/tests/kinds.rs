@@ -1,5 +1,7 @@
 //! Every way to crash is recorded, and the process ends as it does without the profiler.
 
+use std::os::unix::process::ExitStatusExt;
+
 use test_support::own_process;
 
 use crate::children::crashed;
@@ -82,6 +84,18 @@ fn allow_core_dumps() {
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
 }
 
+/// Whether a core dump is a file in the present directory.
+fn have_core_dumps() -> bool {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes the limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) };
+    pattern.trim() == "core" && limit.rlim_max > 1 << 30
+}
+
 /// The statuses that are compared have the flag of a core dump.
 #[test]
 fn a_core_dump_is_made_as_without_the_handlers() {
@@ -89,4 +103,13 @@ fn a_core_dump_is_made_as_without_the_handlers() {
     let ended = crashed(allow_core_dumps, || crate::ways::crash("sent"));
     assert_eq!(ended.signal(), Some(libc::SIGILL));
     assert!(ended.verdict.contains("SIGILL"), "{}", ended.verdict);
+    assert!(ended.status.core_dumped() || !have_core_dumps());
+}
+
+#[test]
+fn a_core_dump_of_a_fault_is_made_as_without_the_handlers() {
+    own_process!();
+    let ended = crashed(allow_core_dumps, || crate::ways::crash("bus"));
+    assert_eq!(ended.signal(), Some(libc::SIGBUS));
+    assert!(ended.status.core_dumped() || !have_core_dumps());
 }

@@ -241,7 +241,7 @@ fn send_to_itself() {
     assert_eq!(raise(libc::SIGILL), 0);
 }
 
-fn raise(signal: c_int) -> c_int {
+pub(crate) fn raise(signal: c_int) -> c_int {
     // SAFETY: sends a signal to this thread.
     unsafe { libc::raise(signal) }
 }
@@ -329,6 +329,23 @@ fn crash_in_handler() {
     // SAFETY: the handler crashes, as it should.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(c_int) as usize) };
     raise(libc::SIGUSR1);
+}
+
+/// Handlers that wait until both threads of [`crash_twice`] have crashed.
+pub(crate) fn wait_for_both() {
+    extern "C" fn wait(signal: c_int) {
+        static ARRIVED: AtomicU64 = AtomicU64::new(0);
+        ARRIVED.fetch_add(1, Ordering::AcqRel);
+        while ARRIVED.load(Ordering::Acquire) < 2 {
+            std::hint::spin_loop();
+        }
+        // SAFETY: the instruction crashes again, with the default action.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    for signal in [libc::SIGSEGV, libc::SIGILL] {
+        // SAFETY: the handler calls only functions that a handler may call.
+        unsafe { libc::signal(signal, wait as *const () as usize) };
+    }
 }
 
 /// Two threads crash at the same time, in different ways.

@@ -120,10 +120,18 @@ fn both_forms_have_the_same_functions() {
 fn a_recorded_crash_is_a_row_with_the_functions_of_its_stack() {
     let verdict = "recovered: crashed with signal 11 (SIGSEGV): worker: SIGSEGV: address not \
                    mapped, at 0x10";
-    let marker = r#"{"type":"Crash","signal":"SIGSEGV","cause":{"time":1,"stack":2}}"#;
+    let marker =
+        r#"{"type":"Crash","signal":"SIGSEGV","registers":"rip=0x1","cause":{"time":1,"stack":2}}"#;
+    // Markers of a crash that was survived before, of one with another signal, and of the program.
+    let survived =
+        r#"{"type":"Crash","signal":"SIGSEGV","registers":"rip=0x1","cause":{"time":0,"stack":1}}"#;
+    let other =
+        r#"{"type":"Crash","signal":"SIGFPE","registers":"rip=0x1","cause":{"time":2,"stack":1}}"#;
+    let own = r#"{"type":"Crash","signal":"SIGSEGV","cause":{"time":2,"stack":1}}"#;
     let markers = r#"{"length":0,"data":[]}"#;
     let with_marker = format!(
-        r#"{{"length":1,"name":[0],"startTime":[1],"endTime":[null],"phase":[0],"category":[0],"data":[{marker}]}}"#
+        r#"{{"length":4,"name":[0,0,0,0],"startTime":[1,0,2,2],"endTime":[null,null,null,null],
+        "phase":[0,0,0,0],"category":[0,0,0,0],"data":[{marker},{survived},{other},{own}]}}"#
     );
     let log = format!(
         r#""profileGatheringLog":{{"1":{{"processes":[{{"name":"child","pid":2,"threads":1,

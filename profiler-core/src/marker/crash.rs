@@ -161,15 +161,6 @@ pub fn claim() -> Claimed {
 }
 
 impl CrashClaim {
-    /// The claim of a thread that has crashed while it recorded a crash.
-    ///
-    /// # Safety
-    /// [`claim`] has returned [`Claimed::Nested`], and the claim that the thread had is not used
-    /// again.
-    pub const unsafe fn of_nested() -> Self {
-        Self(())
-    }
-
     /// Records the crash with a payload of the type of the example. Without `with_stack`, the stack
     /// is the address of the crash alone. False if there is no session or no room. For signal
     /// handlers; needs about 16 KiB of stack.

@@ -12,10 +12,10 @@ use super::writer::{
     Front, Own, PayloadBuffer, RowOwnership, ThreadContext, hand_over, largest_class,
 };
 use crate::entry::is_foreign;
-use crate::ids::{ChunkIndex, ThreadId};
+use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::manager::chunks::class_of;
 use crate::manager::maintenance;
-use crate::pool::live::NewThread;
+use crate::pool::live::{NewThread, RowUse};
 use crate::pool::slot::Commit;
 use crate::time::Timestamp;
 
@@ -25,6 +25,8 @@ pub(crate) struct ReservedChunk {
     own: Own,
     context: ThreadContext,
     index: ChunkIndex,
+    /// The row of a thread that had none.
+    extra: Option<(ThreadIndex, RowUse)>,
 }
 
 impl ReservedChunk {
@@ -72,6 +74,7 @@ impl ReservedChunk {
             own,
             context,
             index,
+            extra: None,
         })
     }
 
@@ -97,13 +100,23 @@ impl ReservedChunk {
         self.own.try_tail(front, "", &mut encode) == Ok(true)
     }
 
-    /// Makes sure that a thread has a row, which entries for it belong to. For signal handlers.
-    pub(crate) fn ensure_row(&self, thread: NewThread<'_>) {
-        let manager = self.manager();
+    /// Makes sure that a thread has a row, which entries for it belong to. Ends such a row of
+    /// another thread. For signal handlers.
+    pub(crate) fn ensure_row(&mut self, thread: NewThread<'_>) {
+        let at = thread.at;
+        let manager = Arc::clone(&self.context.manager);
         let mut alive = manager.threads.alive(manager.pool());
         if !alive.any(|(_, row)| row.tid == thread.tid) {
+            self.end_extra_row(at);
             // Without a row, the entries stay in the row of the chunk.
-            let _ = manager.threads.add(manager.pool(), thread);
+            self.extra = manager.threads.add(manager.pool(), thread);
+        }
+    }
+
+    fn end_extra_row(&mut self, at: Timestamp) {
+        let manager = &self.context.manager;
+        if let Some((index, own)) = self.extra.take() {
+            manager.threads.end(manager.pool(), index, own, at);
         }
     }
 
@@ -124,8 +137,9 @@ impl ReservedChunk {
     }
 
     /// Gives the chunk with its entries to the manager, and releases the row.
-    pub(crate) fn release(self) {
+    pub(crate) fn release(mut self) {
         let now = Timestamp::now();
+        self.end_extra_row(now);
         hand_over(&self.context.manager, self.context.row, self.index, now);
         self.context.leave(now);
         self.context.manager.work.notify();

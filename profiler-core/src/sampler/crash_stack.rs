@@ -2,13 +2,12 @@
 //!
 //! Called by `marker::crash`. The handler copies the stack, as a sample does, and unwinds the copy
 //! itself: no other thread of a process that dies can be trusted to do it. Invariants: nothing here
-//! allocates, takes a lock or waits; the stack is only read where the system reports it as
+//! allocates, takes a lock or waits, as far as the unwinder does not panic; the stack is only read where the system reports it as
 //! readable; any registers and words are accepted. It runs on a stack of the profiler's own, which
 //! has room for the unwinder.
 
 #![allow(unsafe_code)]
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::self_unwind;
@@ -84,6 +83,7 @@ impl CrashStackRoom {
         };
         let frames = self.frames.get_mut(..room).unwrap_or_default();
         let walked = walk(&snapshot, &mut self.cache, to_walk, frames, placed_frame);
+        give_back(snapshot);
         let mut len = walked.len;
         if let (Some(called), Some(place)) = (called, self.frames.get_mut(room)) {
             *place = called;
@@ -96,15 +96,20 @@ impl CrashStackRoom {
     }
 }
 
-/// The modules, or `None` while no session walks stacks. They are not dropped: the sampler may have
-/// replaced them meanwhile, and the last drop would call the allocator, in which the thread may
-/// have crashed.
-fn modules() -> Option<ManuallyDrop<Arc<ModuleSnapshot>>> {
-    let modules = (0..TRIES).find_map(|_| {
+/// The modules, or `None` while no session walks stacks.
+fn modules() -> Option<Arc<ModuleSnapshot>> {
+    (0..TRIES).find_map(|_| {
         std::hint::spin_loop();
         self_unwind::current()
-    });
-    modules.map(ManuallyDrop::new)
+    })
+}
+
+/// Gives the modules back. The sampler's thread keeps them longer, see `self_unwind`; should it not,
+/// they are leaked: the last drop would call the allocator, in which the thread may have crashed.
+fn give_back(modules: Arc<ModuleSnapshot>) {
+    if Arc::strong_count(&modules) == 1 {
+        std::mem::forget(modules);
+    }
 }
 
 /// A stack of one frame.

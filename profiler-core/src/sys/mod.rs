@@ -34,7 +34,7 @@ pub(crate) use profiler_sys::current_thread_id;
 pub use profiler_sys::page_size;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use profiler_sys::{ProcessStat, open_process};
-pub(crate) use thread_end::ThreadEnd;
+pub use thread_end::ThreadEnd;
 
 use std::os::fd::AsFd;
 

@@ -17,14 +17,15 @@ use crate::sync::fixed::{AtomicU64, Ordering};
 
 /// A function that runs at the end of each thread that has called [`ThreadEnd::arm`].
 #[derive(Debug)]
-pub(crate) struct ThreadEnd {
+pub struct ThreadEnd {
     /// The key's number plus one; 0 while there is none.
     key: AtomicU64,
     run: extern "C" fn(*mut c_void),
 }
 
 impl ThreadEnd {
-    pub(crate) const fn new(run: extern "C" fn(*mut c_void)) -> Self {
+    /// A callback that no thread runs yet.
+    pub const fn new(run: extern "C" fn(*mut c_void)) -> Self {
         Self {
             key: AtomicU64::new(0),
             run,
@@ -34,7 +35,7 @@ impl ThreadEnd {
     /// Makes the function run when the calling thread ends. If the thread is already running such
     /// callbacks, the function is called once more, up to `PTHREAD_DESTRUCTOR_ITERATIONS` times.
     /// False if the system has no key left; then the thread's data stays until the process ends.
-    pub(crate) fn arm(&self) -> bool {
+    pub fn arm(&self) -> bool {
         let Some(key) = self.key() else { return false };
         // Any value but null; it is not read.
         let value = ptr::without_provenance(1);

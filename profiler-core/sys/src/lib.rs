@@ -63,13 +63,13 @@ mod secret;
 ))]
 pub mod tasks;
 mod tell;
-mod thread_id;
 #[cfg(all(
     target_os = "linux",
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 pub mod thread_activity;
+mod thread_id;
 mod threads;
 mod wake;
 
@@ -91,9 +91,9 @@ pub use imp::{
 };
 pub use maps::{Mapping, Maps};
 pub use own_threads::{own_thread_count, own_thread_numbers};
+pub use page_size::page_size;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub use process_stat::{ProcessStat, open_process};
-pub use page_size::page_size;
 pub use renewable::Renewable;
 pub use secret::new_secret;
 pub use tell::tell;

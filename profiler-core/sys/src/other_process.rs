@@ -393,6 +393,7 @@ mod tests {
     use test_support::patience;
 
     use super::*;
+    use crate::thread_id::current_thread_id;
 
     fn own() -> ProcessId {
         ProcessId::new(std::process::id())

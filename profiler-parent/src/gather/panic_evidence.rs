@@ -18,9 +18,11 @@
 //! Of several panics that qualify in the same way, the earliest one is named if the process cannot
 //! have survived it, because the others follow from it; otherwise the latest.
 //!
-//! If no panic is named, and a signal about an error of the process itself has ended it, the
-//! verdict names the latest crash that the process has recorded. If the end is not known, it says
-//! *after*.
+//! If a signal about an error of the process itself has ended it, and no panic is known to be the
+//! cause, the verdict names the latest crash that the process has recorded if it agrees with that
+//! signal: it has the same one, or is a fault in memory before an abort, as the standard library
+//! reports an overflow of the stack. If the end is not known and no panic is named, the verdict says
+//! *after* that crash.
 
 use profiler_core::internal::reader::{ByteSource, PanicInfo, PoolReader, Snapshot};
 use profiler_gecko::model::CrashInfo;
@@ -86,23 +88,21 @@ impl PanicEvidence {
     /// The reason for the end of the process: `why`, or the panic or crash that has led to it.
     pub(crate) fn explain(&self, why: Why) -> Why {
         let found = End::of(&why).and_then(|end| self.find(end));
-        match found {
-            Some((suspect, is_cause)) => Why::Panicked {
+        let crash = self.crash.as_ref().filter(|crash| match found {
+            Some((_, is_cause)) => !is_cause && agrees(crash, &why),
+            None => why == Why::Gone || agrees(crash, &why),
+        });
+        match (crash, found) {
+            (Some(crash), _) => Why::CrashRecorded {
+                ended: Box::new(why),
+                crash: crash.clone(),
+            },
+            (None, Some((suspect, is_cause))) => Why::Panicked {
                 ended: Box::new(why),
                 is_cause,
                 panic: suspect.text.clone(),
             },
-            None => self.explain_crash(why),
-        }
-    }
-
-    fn explain_crash(&self, why: Why) -> Why {
-        match &self.crash {
-            Some(crash) if matches!(why, Why::Crashed { .. } | Why::Gone) => Why::CrashRecorded {
-                ended: Box::new(why),
-                crash: crash.clone(),
-            },
-            _ => why,
+            (None, None) => why,
         }
     }
 
@@ -130,6 +130,16 @@ impl PanicEvidence {
     fn latest(&self, is_meant: impl Fn(&Suspect) -> bool) -> Option<&Suspect> {
         self.panics.iter().rev().find(|one| is_meant(one))
     }
+}
+
+/// Whether a process that was ended in this way has died of this crash.
+fn agrees(crash: &CrashText, why: &Why) -> bool {
+    let Why::Crashed { status } = why else {
+        return false;
+    };
+    let mut words = status.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_fault = matches!(crash.signal.as_str(), "SIGSEGV" | "SIGBUS");
+    words.any(|word| word == crash.signal) || (is_fault && why.is_abort())
 }
 
 /// The panics that may have ended the process.
@@ -291,6 +301,31 @@ mod tests {
             "exited with code 101: main panicked at src/x.rs:3:5: message"
         );
         assert_eq!(explained(Why::Exited { status: 1 }), "exited with code 1");
+    }
+
+    #[test]
+    fn a_crash_is_named_only_if_it_agrees_with_the_signal_and_before_an_uncertain_panic() {
+        let crash = |signal: &str| CrashText {
+            thread: "worker".to_owned(),
+            signal: signal.to_owned(),
+            reason: String::new(),
+            address: String::new(),
+        };
+        let mut latest = caught("main");
+        latest.is_latest_of_its_thread = true;
+        let explained = |signal: &str, why: Why| {
+            let evidence = PanicEvidence {
+                panics: vec![latest.clone()],
+                crash: Some(crash(signal)),
+            };
+            matches!(evidence.explain(why), Why::CrashRecorded { .. })
+        };
+        assert!(explained("SIGSEGV", crashed("signal 11 (SIGSEGV)")));
+        assert!(explained("SIGABRT", crashed(ABORTED)));
+        assert!(explained("SIGSEGV", crashed(ABORTED)), "an overflow");
+        assert!(!explained("SIGFPE", crashed(ABORTED)), "it was survived");
+        assert!(!explained("SIGSEGV", crashed("signal 8 (SIGFPE)")));
+        assert!(!explained("SIGSEGV", Why::Gone), "the panic was later");
     }
 
     #[test]

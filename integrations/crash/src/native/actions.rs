@@ -8,6 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_int;
 
@@ -23,14 +24,8 @@ pub(super) const SIGNALS: [c_int; 6] = [
     libc::SIGTRAP,
 ];
 
-/// The signals of faults, which the handler does not block.
-const UNBLOCKED: [c_int; 5] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGSYS,
-];
+/// A flag of an action: the handler gets the tag bits of addresses. Not in the C library's list.
+const SA_EXPOSE_TAGBITS: c_int = 0x800;
 
 /// A handler with three arguments.
 pub(super) type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -41,6 +36,9 @@ struct Actions {
     before: libc::sigaction,
     ours: libc::sigaction,
 }
+
+/// Whether an earlier handler that asks for one call has been called. In the order of [`SIGNALS`].
+static ARE_CALLED: [AtomicBool; SIGNALS.len()] = [const { AtomicBool::new(false) }; SIGNALS.len()];
 
 /// In the order of [`SIGNALS`]. Set before our handler can run.
 static ACTIONS: [OnceLock<Actions>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
@@ -70,43 +68,49 @@ pub(super) fn are_all_new() -> bool {
 pub(super) fn install(signal: c_int, handler: Handler) -> Result<(), CrashError> {
     let error = |error| CrashError::Handler { signal, error };
     let present = current(signal).map_err(error)?;
-    let is_ours = present.sa_sigaction == handler as *const () as usize;
-    let Some(place) = place(signal).filter(|_| !is_ours) else {
+    let is_settled =
+        is_same(&present, handler as *const () as usize) || is_same(&present, libc::SIG_IGN);
+    let Some(place) = place(signal).filter(|_| !is_settled) else {
         return Ok(());
     };
-    if place.get().is_some() {
-        return match is_handler(&present) {
-            true => Err(CrashError::Replaced { signal }),
-            // The earlier handler, or the program, has set the default.
-            false => Ok(()),
-        };
+    let is_first = place.get().is_none();
+    let actions = place.get_or_init(|| Actions {
+        before: present,
+        ours: action(&present, handler),
+    });
+    // Later, only a default is replaced: a handler may call ours, and ours calls the earlier one.
+    if !is_first && (is_handler(&present) || is_handler(&actions.before)) {
+        return Err(CrashError::Replaced { signal });
     }
-    if present.sa_sigaction == libc::SIG_IGN {
+    let replaced = set(signal, &actions.ours).map_err(error)?;
+    if is_same(&replaced, present.sa_sigaction) {
         return Ok(());
     }
-    let ours = action(&present, handler);
-    let _ = place.set(Actions {
-        before: present,
-        ours,
-    });
-    set(signal, &ours).map_err(error)
+    // Another thread has changed the action meanwhile.
+    set(signal, &replaced).map_err(error)?;
+    Err(CrashError::Replaced { signal })
 }
 
-/// Our action: on the alternate stack, with all signals blocked except those of faults, so that a
-/// crash in the handler is noticed.
+const fn is_same(action: &libc::sigaction, handler: usize) -> bool {
+    action.sa_sigaction == handler
+}
+
+/// Our action: with all signals blocked except that of forbidden system calls, which a handler of
+/// the program may carry out. On the alternate stack, unless the earlier handler is not: it may
+/// need more stack than an alternate one has.
 fn action(before: &libc::sigaction, handler: Handler) -> libc::sigaction {
+    const KEPT: c_int = libc::SA_RESTART | libc::SA_ONSTACK | SA_EXPOSE_TAGBITS;
     let mut action = *before;
     action.sa_sigaction = handler as *const () as usize;
-    let restart = match is_handler(before) {
-        true => before.sa_flags & libc::SA_RESTART,
-        false => libc::SA_RESTART,
+    let flags = match is_handler(before) {
+        true => before.sa_flags & KEPT,
+        false => libc::SA_RESTART | libc::SA_ONSTACK,
     };
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | restart;
-    // SAFETY: initialises the set.
-    unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-    for signal in UNBLOCKED {
-        // SAFETY: the set is initialised.
-        unsafe { libc::sigdelset(&raw mut action.sa_mask, signal) };
+    action.sa_flags = libc::SA_SIGINFO | flags;
+    // SAFETY: initialises the set, and removes a signal.
+    unsafe {
+        libc::sigfillset(&raw mut action.sa_mask);
+        libc::sigdelset(&raw mut action.sa_mask, libc::SIGSYS);
     }
     action
 }
@@ -122,43 +126,44 @@ fn current(signal: c_int) -> io::Result<libc::sigaction> {
     Ok(unsafe { action.assume_init() })
 }
 
-fn set(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
+/// Sets an action; returns the one before.
+fn set(signal: c_int, action: &libc::sigaction) -> io::Result<libc::sigaction> {
+    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: an action that was there, or ours, whose handler is a static function.
-    let failed = unsafe { libc::sigaction(signal, action, ptr::null_mut()) } != 0;
+    let failed = unsafe { libc::sigaction(signal, action, before.as_mut_ptr()) } != 0;
     if failed {
         return Err(io::Error::last_os_error());
     }
-    Ok(())
+    // SAFETY: the call has written it.
+    Ok(unsafe { before.assume_init() })
 }
 
-/// Gives a signal its default action. For signal handlers.
-pub(super) fn set_default(signal: c_int) {
+/// Gives a signal its default action; returns the action before. For signal handlers.
+pub(super) fn set_default(signal: c_int) -> Option<libc::sigaction> {
     // SAFETY: all zeros are an action without flags and with an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = libc::SIG_DFL;
-    let _ = set(signal, &action); // the system refuses no default of these signals
+    set(signal, &action).ok() // the system refuses no default of these signals
 }
 
-/// Gives a signal its earlier action, if ours is there; returns whether it was. For signal
+/// Gives a signal its default action, unless another handler has replaced ours. For signal
 /// handlers.
-pub(super) fn put_back(signal: c_int) -> bool {
-    exchange(signal, |actions| (&actions.ours, &actions.before))
-}
-
-/// Installs ours again, if the earlier action is there. For signal handlers.
-pub(super) fn install_again(signal: c_int) {
-    exchange(signal, |actions| (&actions.before, &actions.ours));
-}
-
-/// Replaces the first action by the second one, if it is there.
-fn exchange(
-    signal: c_int,
-    choose: impl Fn(&Actions) -> (&libc::sigaction, &libc::sigaction),
-) -> bool {
+pub(super) fn reset(signal: c_int) {
     let Some(actions) = place(signal).and_then(OnceLock::get) else {
-        return false;
+        return;
     };
-    let (from, to) = choose(actions);
-    let is_there = current(signal).is_ok_and(|action| action.sa_sigaction == from.sa_sigaction);
-    is_there && set(signal, to).is_ok()
+    let Some(replaced) = set_default(signal) else {
+        return;
+    };
+    if !is_same(&replaced, actions.ours.sa_sigaction) {
+        let _ = set(signal, &replaced); // it was there before
+    }
+}
+
+/// Whether an earlier handler that asks for one call is called for the first time. For signal
+/// handlers.
+pub(super) fn is_first_call(signal: c_int) -> bool {
+    let mut all = SIGNALS.iter().zip(&ARE_CALLED);
+    let called = all.find_map(|(known, called)| (*known == signal).then_some(called));
+    called.is_some_and(|called| !called.swap(true, Ordering::AcqRel))
 }

@@ -13,6 +13,8 @@ const SI_KERNEL: c_int = 0x80;
 const SI_TKILL: c_int = -6;
 /// `si_code` of a memory error that no instruction has met yet.
 const BUS_MCEERR_AO: c_int = 5;
+/// `si_code` of a mismatch of memory tags that is reported later, without an address.
+const SEGV_MTEAERR: c_int = 8;
 /// `si_code` of a signal that a perf event has sent.
 const TRAP_PERF: c_int = 6;
 /// The largest distance of a fault from the stack pointer that is taken for an overflow of the
@@ -25,6 +27,14 @@ pub(super) struct Cause {
     signal: c_int,
     code: c_int,
     address: u64,
+}
+
+/// A signal that is handled on this thread now: what it reports, and the arguments of the system.
+pub(super) struct Arrived {
+    pub(super) signal: c_int,
+    pub(super) cause: Cause,
+    pub(super) info: *mut libc::siginfo_t,
+    pub(super) context: *mut libc::ucontext_t,
 }
 
 impl Cause {
@@ -54,20 +64,25 @@ impl Cause {
         self.signal == libc::SIGTRAP && self.code == TRAP_PERF
     }
 
-    /// Whether the instruction that has crashed is executed again after the handler, and crashes
-    /// again in the same way.
+    /// Whether the instruction that has crashed crashes again if it is executed again. Without
+    /// doubt only: a fault without details may come from the delivery of another signal.
     pub(super) const fn repeats(self) -> bool {
-        let is_late = self.signal == libc::SIGBUS && self.code == BUS_MCEERR_AO;
-        !self.is_sent() && !is_late && self.signal != libc::SIGTRAP && self.signal != libc::SIGABRT
+        match self.signal {
+            libc::SIGSEGV => matches!(self.code, 1..=4),
+            libc::SIGBUS => matches!(self.code, 1..=3),
+            libc::SIGILL | libc::SIGFPE => !self.is_sent() && self.code != SI_KERNEL,
+            _ => false,
+        }
     }
 
     /// The address that the fault is about.
     pub(super) const fn address(self) -> Option<u64> {
-        let is_known = !self.is_sent() && self.code != SI_KERNEL;
+        if self.is_sent() || self.code == SI_KERNEL {
+            return None;
+        }
         match self.signal {
-            libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE if is_known => {
-                Some(self.address)
-            }
+            libc::SIGSEGV if self.code == SEGV_MTEAERR => None,
+            libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE => Some(self.address),
             _ => None,
         }
     }
@@ -101,7 +116,7 @@ impl Cause {
             (libc::SIGSEGV, 1) => "address not mapped",
             (libc::SIGSEGV, 2) => "access not permitted",
             (libc::SIGSEGV, 4) => "access not permitted by a protection key",
-            (libc::SIGSEGV, 8 | 9) => "memory tag mismatch",
+            (libc::SIGSEGV, SEGV_MTEAERR | 9) => "memory tag mismatch",
             (libc::SIGSEGV, _) => "invalid access",
             (libc::SIGBUS, 1) => "misaligned address",
             (libc::SIGBUS, 2) => "no memory behind the address",
@@ -149,7 +164,9 @@ mod tests {
         let sent = cause(libc::SIGSEGV, 0, 16);
         assert_eq!((sent.repeats(), sent.address()), (false, None));
         let protection = cause(libc::SIGSEGV, SI_KERNEL, 0);
-        assert_eq!((protection.repeats(), protection.address()), (true, None));
+        assert_eq!((protection.repeats(), protection.address()), (false, None));
+        let late = cause(libc::SIGSEGV, SEGV_MTEAERR, 16);
+        assert_eq!((late.repeats(), late.address()), (false, None));
         let breakpoint = cause(libc::SIGTRAP, SI_KERNEL, 16);
         assert_eq!((breakpoint.repeats(), breakpoint.address()), (false, None));
         assert!(!cause(libc::SIGBUS, BUS_MCEERR_AO, 16).repeats());

@@ -1,19 +1,21 @@
 //! The signal handler: records the crash, then passes the signal on.
 //!
-//! Invariants: it allocates nothing, takes no lock, waits a bounded time, does not panic, and keeps
-//! `errno`. A sample that comes as a signal of a crash passes through.
+//! Invariants: it takes no lock, waits a bounded time, and keeps `errno`. It allocates nothing and
+//! does not panic, as far as the unwinder has no error: `docs/failure-modes.md`. A sample that
+//! comes as a signal of a crash passes through.
 
 #![allow(unsafe_code)]
 
 use libc::c_int;
 use profiler_sys::keeping_errno;
 
-use super::actions::before;
-use super::cause::Cause;
-use super::crash_marker::CrashFacts;
-use super::passing_on::pass_on;
-use super::recording::record;
+use super::actions::{before, is_handler};
+use super::cause::{Arrived, Cause};
+use super::earlier_handlers;
+use super::passing_on::{call, pass_on};
+use super::recording::{interrupts, record};
 use super::registers::stack_pointer;
+use super::system::{is_first_process, own_thread};
 
 /// The handler of all signals of crashes.
 ///
@@ -25,30 +27,53 @@ pub(super) unsafe extern "C" fn on_crash(
     context: *mut libc::c_void,
 ) {
     keeping_errno(|| {
-        // SAFETY: the kernel passed it to us, and it lives until we return.
-        let cause = unsafe { Cause::of(signal, info) };
-        let Some(before) = before(signal) else {
-            return;
+        let arrived = Arrived {
+            signal,
+            // SAFETY: the kernel passed it to us, and it lives until we return.
+            cause: unsafe { Cause::of(signal, info) },
+            info,
+            context: context.cast(),
         };
-        if !cause.is_sample() {
-            // SAFETY: the kernel passed the context to us, and it lives until we return.
-            unsafe { note(signal, cause, context.cast_const().cast()) };
-        }
-        // SAFETY: the arguments that the kernel passed to us.
-        unsafe { pass_on(before, (signal, cause), info, context) };
+        // SAFETY: the kernel passed the arguments to us.
+        unsafe { handle(&arrived) };
     });
 }
 
 /// # Safety
-/// `context` is the one that the kernel passed to a handler that still runs on this thread.
-unsafe fn note(signal: c_int, cause: Cause, context: *const libc::ucontext_t) {
-    // SAFETY: the caller's promise.
-    let stack_pointer = unsafe { stack_pointer(context) };
-    let facts = CrashFacts {
-        signal: cause.signal_name(),
-        reason: cause.text(stack_pointer),
-        address: cause.address(),
+/// The signal is handled on this thread now.
+unsafe fn handle(arrived: &Arrived) {
+    let Some(before) = before(arrived.signal) else {
+        return;
     };
     // SAFETY: the caller's promise.
-    unsafe { record(signal, facts, context) };
+    if unsafe { interrupts(arrived) } || (!is_handler(before) && is_without_effect(arrived)) {
+        return;
+    }
+    if arrived.cause.is_sample() && is_handler(before) {
+        // SAFETY: the caller's promise, and the action is a handler.
+        return unsafe { call(before, arrived) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !is_end_of_handler(arrived) {
+            record(arrived);
+        }
+        pass_on(before, arrived);
+    }
+}
+
+/// Whether the system drops a signal with the default action: the process has the number 1, and the
+/// signal reports no fault.
+fn is_without_effect(arrived: &Arrived) -> bool {
+    arrived.cause.is_sent() && is_first_process()
+}
+
+/// Whether an earlier handler of another signal has called `abort`.
+///
+/// # Safety
+/// The signal is handled on this thread now.
+unsafe fn is_end_of_handler(arrived: &Arrived) -> bool {
+    // SAFETY: the caller's promise.
+    let stack_pointer = unsafe { stack_pointer(arrived.context) };
+    arrived.signal == libc::SIGABRT && earlier_handlers::have_called(own_thread(), stack_pointer)
 }

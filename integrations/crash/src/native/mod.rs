@@ -4,11 +4,13 @@ mod actions;
 mod alternate_stack;
 mod cause;
 mod crash_marker;
+mod earlier_handlers;
 mod handler;
 mod own_stack;
 mod passing_on;
 mod recording;
 mod registers;
+mod system;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -32,6 +34,7 @@ pub(crate) fn install() -> Result<(), CrashError> {
         return Err(CrashError::TooManySwitches);
     }
     if is_new {
+        recording::guard_stacks();
         prepare_for_running_session()?;
     }
     SIGNALS

@@ -1,54 +1,53 @@
 //! Gives a signal the effect that it has without this crate.
+//!
+//! Invariant: no action of another signal is changed.
 
 #![allow(unsafe_code)]
 
 use libc::c_int;
 
-use super::actions::{Handler, install_again, is_handler, put_back, set_default};
-use super::cause::Cause;
+use super::actions::{Handler, is_first_call, is_handler, reset, set_default};
+use super::cause::Arrived;
+use super::system::{bit, interrupted_mask, is_first_process, own_thread, send_again, set_mask};
+use super::{alternate_stack, earlier_handlers};
 
 /// Calls the earlier handler, or lets the default action end the process when the handler returns.
 ///
 /// # Safety
-/// The arguments are those of a handler that runs now.
-pub(super) unsafe fn pass_on(
-    before: &libc::sigaction,
-    (signal, cause): (c_int, Cause),
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
+/// The signal is handled on this thread now.
+pub(super) unsafe fn pass_on(before: &libc::sigaction, arrived: &Arrived) {
     if !is_handler(before) {
-        return die_after_return(signal, cause);
+        // SAFETY: the caller's promise.
+        return unsafe { die_after_return(arrived) };
     }
-    // A handler often ends with an abort. Its frame would not fit on the rest of a small alternate
-    // stack.
-    let is_put_back = signal != libc::SIGABRT && put_back(libc::SIGABRT);
     if before.sa_flags & libc::SA_RESETHAND != 0 {
-        set_default(signal);
+        if !is_first_call(arrived.signal) {
+            // SAFETY: the caller's promise.
+            return unsafe { die_after_return(arrived) };
+        }
+        reset(arrived.signal);
     }
-    // SAFETY: the caller's promise.
-    set_mask(unsafe { interrupted_mask(context) } | mask_of(before, signal));
-    // SAFETY: the caller's promise.
-    unsafe { call(before, signal, info, context) };
-    if is_put_back {
-        install_again(libc::SIGABRT);
-    }
+    // SAFETY: the kernel has filled the context in. The handler runs on the stack that has it.
+    let room = unsafe { alternate_stack::make_room(arrived.context) };
+    let frame = arrived.context.addr() as u64;
+    // SAFETY: the caller's promise, and `before` is a handler.
+    earlier_handlers::run(own_thread(), frame, || unsafe { call(before, arrived) });
+    drop(room);
 }
 
+/// Calls an earlier handler.
+///
 /// # Safety
-/// The arguments are those of a handler that runs now, and `before` is a handler.
-unsafe fn call(
-    before: &libc::sigaction,
-    signal: c_int,
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
-    let handler = before.sa_sigaction;
+/// The signal is handled on this thread now, and `before` is a handler.
+pub(super) unsafe fn call(before: &libc::sigaction, arrived: &Arrived) {
+    let (signal, handler) = (arrived.signal, before.sa_sigaction);
+    // SAFETY: the caller's promise.
+    set_mask(unsafe { interrupted_mask(arrived.context).read() } | mask_of(before, signal));
     if before.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: the program installed it as a handler of three arguments.
         let handler = unsafe { std::mem::transmute::<usize, Handler>(handler) };
         // SAFETY: the arguments are those of the kernel.
-        unsafe { handler(signal, info, context) };
+        unsafe { handler(signal, arrived.info, arrived.context.cast()) };
     } else {
         // SAFETY: the program installed it as a handler of one argument.
         let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(c_int)>(handler) };
@@ -56,40 +55,36 @@ unsafe fn call(
     }
 }
 
-/// Lets the default action end the process when the handler returns, with the registers and the
-/// stack of the crash. An instruction that crashes again needs no signal.
-fn die_after_return(signal: c_int, cause: Cause) {
+/// Lets the default action end the process when the handler returns, with the registers, the stack
+/// and the data of the crash: the signal is sent again, and waits until then.
+///
+/// # Safety
+/// The signal is handled on this thread now.
+unsafe fn die_after_return(arrived: &Arrived) {
+    let signal = arrived.signal;
+    if is_first_process() {
+        return die_as_first_process(arrived);
+    }
     set_default(signal);
-    if !cause.repeats() {
-        // Blocked until the handler returns, which restores the mask.
-        set_mask(!0);
-        send(signal);
+    set_mask(!0);
+    // SAFETY: the caller's promise. The thread may have waited with another mask (`sigsuspend`).
+    unsafe {
+        *interrupted_mask(arrived.context) &= !bit(signal);
+        send_again(signal, arrived.info);
     }
 }
 
-/// Ends the process by the default action of the signal.
-pub(super) fn die_now(signal: c_int) -> ! {
-    set_default(signal);
-    set_mask(!bit(signal));
-    send(signal);
-    // The default action of these signals ends the process. A process with the number 1 in its
-    // namespace does not die of a signal that it sends to itself.
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(128 + signal) }
-}
-
-/// Sends a signal to the calling thread, as `raise` does.
-fn send(signal: c_int) {
-    // SAFETY: has no arguments and cannot fail.
-    let process = unsafe { libc::getpid() };
-    // SAFETY: as above.
-    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
-    // SAFETY: sends a signal to the calling thread only.
-    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) };
-}
-
-const fn bit(signal: c_int) -> u64 {
-    1 << (signal - 1)
+/// A process with the number 1 dies only of faults: the system drops the signals that it sends to
+/// itself. A fault that may not repeat ends it with an exit code.
+fn die_as_first_process(arrived: &Arrived) {
+    if arrived.cause.is_sent() {
+        return;
+    }
+    set_default(arrived.signal);
+    if !arrived.cause.repeats() {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(128 + arrived.signal) }
+    }
 }
 
 /// The signals that an action blocks while its handler runs.
@@ -101,32 +96,6 @@ fn mask_of(action: &libc::sigaction, signal: c_int) -> u64 {
     } else {
         asked | bit(signal)
     }
-}
-
-/// The signals that the interrupted thread has blocked.
-///
-/// # Safety
-/// `context` is the one passed to a handler that runs now.
-unsafe fn interrupted_mask(context: *const libc::c_void) -> u64 {
-    let context = context.cast::<libc::ucontext_t>();
-    // SAFETY: the caller's promise.
-    let mask = unsafe { &raw const (*context).uc_sigmask };
-    // SAFETY: the kernel's mask is the first 64 bits of the C library's.
-    unsafe { mask.cast::<u64>().read() }
-}
-
-/// Sets the signal mask of the calling thread.
-fn set_mask(mask: u64) {
-    // SAFETY: the kernel reads 8 bytes.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const mask,
-            std::ptr::null_mut::<u64>(),
-            size_of::<u64>(),
-        )
-    };
 }
 
 #[cfg(test)]

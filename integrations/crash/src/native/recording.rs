@@ -1,68 +1,83 @@
 //! Records a crash: claims the right to do so, and runs on the profiler's own stack.
 //!
 //! Called by the handler. A thread that crashes while another one records waits for it, because the
-//! end of the process would cut the record off. Invariant: every wait is bounded.
+//! end of the process would cut the record off.
+//!
+//! Invariants: every wait is bounded. A fault in the recording ends the recording alone. Signals
+//! that arrive meanwhile have another alternate stack, so that they overwrite neither the frame of
+//! the handler nor its context.
 
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use libc::c_int;
 use profiler_core::internal::crash_note::{Claimed, CrashClaim, claim, is_claimed};
 
+use super::cause::Arrived;
 use super::crash_marker::{CrashFacts, CrashMarker, address_text, registers_text};
 use super::own_stack::OwnStack;
-use super::passing_on::die_now;
+use super::registers::stack_pointer;
+use super::system::{bit, interrupted_mask, own_thread, send_again, set_mask, sleep_briefly};
 
 /// How often a thread looks whether another one has recorded its crash; a millisecond apart.
 const LOOKS: u32 = 2000;
 /// The size of a stack for recording. An unwinder without optimisation needs about 16 KiB.
 const STACK_BYTES: usize = 256 * 1024;
+/// The size of the alternate stack meanwhile.
+const NESTED_BYTES: usize = 64 * 1024;
+/// The signals of faults, which are noticed while a crash is recorded.
+const FAULTS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE);
 
 /// The stack on which a crash is recorded; belongs to the holder of the claim.
 static STACK: OwnStack<STACK_BYTES> = OwnStack::new();
-/// The stack for a crash in the recording of a crash.
-static NESTED_STACK: OwnStack<STACK_BYTES> = OwnStack::new();
-/// The crash that is being recorded.
-static PRESENT: Place = Place(UnsafeCell::new(PresentCrash {
-    signal: libc::SIGABRT,
-    facts: CrashFacts {
-        signal: "",
-        reason: "",
-        address: None,
-    },
-    context: MaybeUninit::uninit(),
-}));
-/// Whether the recording of a crash has crashed.
-static HAS_CRASHED: AtomicBool = AtomicBool::new(false);
+/// The alternate stack of the thread that records; belongs to the holder of the claim.
+static NESTED_STACK: OwnStack<NESTED_BYTES> = OwnStack::new();
+/// The thread that runs on [`STACK`]; 0 if there is none.
+static RECORDING: AtomicI32 = AtomicI32::new(0);
 
-/// A crash, with a copy of its registers: the frame of a nested signal may overwrite the original.
-struct PresentCrash {
-    signal: c_int,
-    facts: CrashFacts,
-    context: MaybeUninit<libc::ucontext_t>,
+/// Makes an overflow of the stacks a fault.
+pub(super) fn guard_stacks() {
+    STACK.guard();
+    NESTED_STACK.guard();
 }
 
-struct Place(UnsafeCell<PresentCrash>);
-
-// SAFETY: only the holder of the claim accesses it, and after a crash in the recording its handler,
-// which runs on the same thread instead.
-unsafe impl Sync for Place {}
+/// Treats a signal that has interrupted the recording of a crash; returns whether it has. A fault
+/// ends the recording. A signal that was sent comes again after the recording.
+///
+/// # Safety
+/// The signal is handled on this thread now.
+pub(super) unsafe fn interrupts(arrived: &Arrived) -> bool {
+    let recording = RECORDING.load(Ordering::Acquire);
+    if recording == 0 || recording != own_thread() {
+        return false;
+    }
+    // The signal of an abort is blocked, so the recording itself has aborted.
+    if !arrived.cause.is_sent() || arrived.signal == libc::SIGABRT {
+        // SAFETY: the caller's promise; this thread runs on the stack.
+        return unsafe { STACK.leave(arrived.context) };
+    }
+    set_mask(!0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        *interrupted_mask(arrived.context) |= bit(arrived.signal);
+        send_again(arrived.signal, arrived.info);
+    }
+    true
+}
 
 /// Records the crash of the calling thread, if a session runs.
 ///
 /// # Safety
-/// `context` is the one that the kernel passed to a handler that still runs on this thread.
-pub(super) unsafe fn record(signal: c_int, facts: CrashFacts, context: *const libc::ucontext_t) {
+/// The signal is handled on this thread now.
+pub(super) unsafe fn record(arrived: &Arrived) {
     for _ in 0..LOOKS {
         match claim() {
             // SAFETY: the caller's promise.
-            Claimed::Mine(mine) => return unsafe { record_with(mine, signal, facts, context) },
-            Claimed::Nested => record_nested(),
+            Claimed::Mine(mine) => return unsafe { record_with(mine, arrived) },
             Claimed::ByAnotherThread => wait_for_other(),
-            Claimed::Off => return,
+            // Nested: a thread of the profiler that prepares for crashes has crashed.
+            Claimed::Off | Claimed::Nested => return,
         }
     }
 }
@@ -70,54 +85,68 @@ pub(super) unsafe fn record(signal: c_int, facts: CrashFacts, context: *const li
 /// # Safety
 /// As for [`record`].
 #[inline(never)]
-unsafe fn record_with(
-    mut mine: CrashClaim,
-    signal: c_int,
-    facts: CrashFacts,
-    context: *const libc::ucontext_t,
-) {
-    // SAFETY: this thread holds the claim, and no other code refers to the place.
-    let present = unsafe { &mut *PRESENT.0.get() };
-    (present.signal, present.facts) = (signal, facts);
-    let copy = present.context.as_mut_ptr();
-    // The kernel's structure may be shorter than that of the C library, which ends with room for
-    // the floating-point registers; only the registers before it are read.
-    // SAFETY: the kernel has written at least these bytes of the structure.
-    unsafe {
-        copy.cast::<u8>()
-            .copy_from_nonoverlapping(context.cast(), registers_end())
+unsafe fn record_with(mut mine: CrashClaim, arrived: &Arrived) {
+    let context = arrived.context.cast_const();
+    // SAFETY: the caller's promise.
+    let reason = arrived.cause.text(unsafe { stack_pointer(context) });
+    let facts = CrashFacts {
+        signal: arrived.cause.signal_name(),
+        reason,
+        address: arrived.cause.address(),
     };
-    // SAFETY: the registers of the context are valid.
-    let body = || unsafe { write(&mut mine, &facts, copy, true) };
-    // SAFETY: this thread holds the claim, so it alone uses the stack.
-    let _ = unsafe { STACK.run(body) };
-}
-
-/// The end of the registers in the structure.
-const fn registers_end() -> usize {
-    std::mem::offset_of!(libc::ucontext_t, uc_mcontext) + size_of::<libc::mcontext_t>()
-}
-
-/// Records the crash without its stack, after the recording has crashed, and ends the process.
-fn record_nested() -> ! {
-    // SAFETY: this thread holds the claim, and the code that has used the place does not go on.
-    let present = unsafe { &*PRESENT.0.get() };
-    if !HAS_CRASHED.swap(true, Ordering::AcqRel) {
-        // SAFETY: the code that has the claim has crashed, and does not go on.
-        let mut claim = unsafe { CrashClaim::of_nested() };
-        let context = present.context.as_ptr();
-        // SAFETY: the registers of the context are valid.
-        let body = || unsafe { write(&mut claim, &present.facts, context, false) };
-        // SAFETY: only the first nested crash comes here.
-        let _ = unsafe { NESTED_STACK.run(body) };
+    for with_stack in [true, false] {
+        // SAFETY: this thread holds the claim. The caller's promise.
+        if unsafe { guarded(|| write(&mut mine, &facts, context, with_stack)) } {
+            return;
+        }
     }
-    die_now(present.signal)
+}
+
+/// Runs `body` on the profiler's stack; false if a fault has ended it.
+///
+/// # Safety
+/// The calling thread holds the claim, and all signals but those that no handler of this crate
+/// handles are blocked. `body` owns nothing that must be dropped.
+unsafe fn guarded<T>(body: impl FnOnce() -> T) -> bool {
+    let mut before: Option<libc::stack_t> = None;
+    let mask = set_mask(!bit(libc::SIGSYS));
+    // SAFETY: this thread holds the claim, so it alone uses the stack.
+    let done = unsafe {
+        STACK.run(|| {
+            before = exchange_alternate_stack(&NESTED_STACK.as_alternate());
+            if before.is_some() {
+                RECORDING.store(own_thread(), Ordering::Release);
+                set_mask(!(FAULTS | bit(libc::SIGSYS)));
+            }
+            body();
+        })
+    };
+    set_mask(mask | FAULTS); // a signal that was sent meanwhile waits
+    RECORDING.store(0, Ordering::Release);
+    if let Some(before) = before {
+        exchange_alternate_stack(&before);
+    }
+    done.is_some()
+}
+
+/// Gives the thread another alternate stack; returns the one before.
+fn exchange_alternate_stack(new: &libc::stack_t) -> Option<libc::stack_t> {
+    let mut before = libc::stack_t {
+        ss_sp: ptr::null_mut(),
+        ss_flags: libc::SS_DISABLE,
+        ss_size: 0,
+    };
+    // SAFETY: the memory of the new stack is static, or was that of the thread before.
+    let failed = unsafe { libc::sigaltstack(new, &raw mut before) } != 0;
+    // A bit that the system only reports.
+    before.ss_flags &= !libc::SS_ONSTACK;
+    (!failed).then_some(before)
 }
 
 /// Writes the crash into the pool.
 ///
 /// # Safety
-/// `context` has the registers that the kernel passed to a handler that still runs on this thread.
+/// `context` is the one that the kernel passed to a handler that still runs on this thread.
 unsafe fn write(
     claim: &mut CrashClaim,
     facts: &CrashFacts,
@@ -139,12 +168,7 @@ unsafe fn write(
 
 /// Waits a millisecond while another thread records.
 fn wait_for_other() {
-    let pause = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 1_000_000,
-    };
     if is_claimed() {
-        // SAFETY: reads the time, and sleeps.
-        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+        sleep_briefly();
     }
 }

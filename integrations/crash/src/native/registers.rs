@@ -24,6 +24,37 @@ pub(super) unsafe fn stack_pointer(context: *const libc::ucontext_t) -> u64 {
     unsafe { (*context).uc_mcontext.sp }
 }
 
+/// Lets the thread go on at a place with this stack pointer when the handler returns.
+///
+/// # Safety
+/// `context` is the one that the kernel passed to a handler that still runs, and the code at
+/// `place` expects this stack pointer.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn go_on_at(context: *mut libc::ucontext_t, place: u64, stack_pointer: u64) {
+    // SAFETY: the caller's promise.
+    let all = unsafe { &mut (*context).uc_mcontext.gregs };
+    for (index, value) in [(libc::REG_RIP, place), (libc::REG_RSP, stack_pointer)] {
+        let register = usize::try_from(index)
+            .ok()
+            .and_then(|index| all.get_mut(index));
+        if let Some(register) = register {
+            *register = value.cast_signed();
+        }
+    }
+}
+
+/// Lets the thread go on at a place with this stack pointer when the handler returns.
+///
+/// # Safety
+/// `context` is the one that the kernel passed to a handler that still runs, and the code at
+/// `place` expects this stack pointer.
+#[cfg(target_arch = "aarch64")]
+pub(super) unsafe fn go_on_at(context: *mut libc::ucontext_t, place: u64, stack_pointer: u64) {
+    // SAFETY: the caller's promise.
+    let registers = unsafe { &mut (*context).uc_mcontext };
+    (registers.pc, registers.sp) = (place, stack_pointer);
+}
+
 /// The number of registers in [`all_registers`].
 #[cfg(target_arch = "x86_64")]
 pub(super) const ALL_REGISTERS: usize = 18;
