@@ -144,7 +144,7 @@ fn a_recorded_crash_is_a_row_with_the_functions_of_its_stack() {
     let crash = &report.crashes[0];
     assert_eq!((crash.process.as_str(), crash.pid), ("child", 2));
     assert_eq!(crash.verdict, verdict);
-    assert_eq!(crash.stack, ["libc.so+0x10", "hot", "main"]);
+    assert_eq!(crash.stack, ["libc.so+0x10", "main"]);
     assert!(read_text(&processed(), ALL).crashes.is_empty());
 }
 

@@ -19,10 +19,10 @@
 //! have survived it, because the others follow from it; otherwise the latest.
 //!
 //! If a signal about an error of the process itself has ended it, and no panic is known to be the
-//! cause, the verdict names the latest crash that the process has recorded if it agrees with that
+//! cause, the verdict names the latest crash that the process has recorded and that agrees with that
 //! signal: it has the same one, or is a fault in memory before an abort, as the standard library
 //! reports an overflow of the stack. If the end is not known and no panic is named, the verdict says
-//! *after* that crash.
+//! *after* the latest crash.
 
 use profiler_core::internal::reader::{ByteSource, PanicInfo, PoolReader, Snapshot};
 use profiler_gecko::model::CrashInfo;
@@ -34,11 +34,12 @@ use super::verdict::Why;
 /// The exit code of a Rust program whose main thread has panicked.
 const MAIN_PANICKED: i32 = 101;
 
-/// What the pool of a dead process says about its panics and its latest crash.
+/// What the pool of a dead process says about its panics and its crashes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PanicEvidence {
     panics: Vec<Suspect>,
-    crash: Option<CrashText>,
+    /// The earliest first.
+    crashes: Vec<CrashText>,
 }
 
 /// A panic that may have ended the process.
@@ -78,17 +79,17 @@ impl PanicEvidence {
     /// Reads a pool. A pool that cannot be read gives no evidence. Costs a few pages and the
     /// directory, and a snapshot and a chunk for each panic and for a crash if there are any.
     pub(crate) fn read<S: ByteSource>(reader: &PoolReader<S>) -> Self {
-        let crash = CrashInfo::latest(reader).ok().flatten();
+        let crashes = CrashInfo::all(reader).unwrap_or_default();
         Self {
             panics: suspects(reader),
-            crash: crash.as_ref().map(CrashText::new),
+            crashes: crashes.iter().map(CrashText::new).collect(),
         }
     }
 
     /// The reason for the end of the process: `why`, or the panic or crash that has led to it.
     pub(crate) fn explain(&self, why: Why) -> Why {
         let found = End::of(&why).and_then(|end| self.find(end));
-        let crash = self.crash.as_ref().filter(|crash| match found {
+        let crash = self.crashes.iter().rev().find(|crash| match found {
             Some((_, is_cause)) => !is_cause && agrees(crash, &why),
             None => why == Why::Gone || agrees(crash, &why),
         });
@@ -193,7 +194,7 @@ mod tests {
     fn explained(suspects: &[Suspect], why: Why) -> String {
         let evidence = PanicEvidence {
             panics: suspects.to_vec(),
-            crash: None,
+            crashes: Vec::new(),
         };
         evidence.explain(why).to_string()
     }
@@ -279,12 +280,12 @@ mod tests {
     fn a_recorded_crash_is_named_only_if_a_crash_has_ended_the_process() {
         let evidence = PanicEvidence {
             panics: vec![caught("main")],
-            crash: Some(CrashText {
+            crashes: vec![CrashText {
                 thread: "worker".to_owned(),
                 signal: "SIGSEGV".to_owned(),
                 reason: "address not mapped".to_owned(),
                 address: "0x10".to_owned(),
-            }),
+            }],
         };
         let told = "worker: SIGSEGV: address not mapped, at 0x10";
         let explained = |why| evidence.explain(why).to_string();
@@ -316,7 +317,7 @@ mod tests {
         let explained = |signal: &str, why: Why| {
             let evidence = PanicEvidence {
                 panics: vec![latest.clone()],
-                crash: Some(crash(signal)),
+                crashes: vec![crash(signal), crash("SIGILL")],
             };
             matches!(evidence.explain(why), Why::CrashRecorded { .. })
         };

@@ -1,4 +1,4 @@
-//! The latest crash of a process, as the handler of the crash has recorded it.
+//! The crashes of a process, as the handler of the crashes has recorded them.
 //!
 //! Used for the verdict on a process that has died. `integrations/crash` writes a marker into a
 //! chunk that was reserved for it. Any other bytes are no crash.
@@ -32,27 +32,27 @@ pub struct CrashInfo {
 }
 
 impl CrashInfo {
-    /// The latest crash of the session. Costs the directory, and a snapshot and a chunk if there is
-    /// one.
+    /// The crashes of the session, the earliest first. Costs the directory, and a snapshot and a
+    /// chunk if there are any.
     ///
     /// # Errors
     /// When the source can no longer be read.
-    pub fn latest<S: ByteSource>(reader: &PoolReader<S>) -> Result<Option<Self>, ReadError> {
+    pub fn all<S: ByteSource>(reader: &PoolReader<S>) -> Result<Vec<Self>, ReadError> {
+        let mut all = Vec::new();
         if !reader.has_crash()? {
-            return Ok(None);
+            return Ok(all);
         }
         let snapshot = reader.snapshot()?;
-        let mut latest: Option<Self> = None;
         let rows = snapshot.threads.iter().filter(|row| row.is_of_crash());
         for chunk in rows.flat_map(|row| &row.chunks) {
             let mut buffer = ChunkBuffer::default();
             let Some(entries) = reader.read_chunk(chunk, &mut buffer)? else {
                 continue;
             };
-            let crashes = entries.filter_map(|entry| Self::of(&entry, &snapshot));
-            latest = crashes.chain(latest).max_by_key(|crash| crash.at);
+            all.extend(entries.filter_map(|entry| Self::of(&entry, &snapshot)));
         }
-        Ok(latest)
+        all.sort_by_key(|crash| crash.at);
+        Ok(all)
     }
 
     fn of(entry: &Entry<'_>, snapshot: &Snapshot) -> Option<Self> {
