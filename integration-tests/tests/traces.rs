@@ -107,6 +107,21 @@ fn a_trace_has_exactly_its_samples_and_markers_of_all_processes() -> anyhow::Res
 }
 
 #[test]
+fn waits_at_one_place_belong_to_the_traces_that_wait() -> anyhow::Result<()> {
+    own_process!();
+    let session = sampling()?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "shop", "init")?;
+    child.ask(&format!("wait-in-turn 100 8 {FIRST} {SECOND}"))?;
+    let (report, _) = session.capture()?;
+    let of = |header| anyhow::Ok(workers(&info(&report.path, trace_id(header))?)?["shop"].0);
+    let (first, second) = (of(FIRST)?, of(SECOND)?);
+    // They wait equally long.
+    let share = first / (first + second);
+    ensure!((0.25..0.75).contains(&share), "{first} and {second}");
+    Ok(())
+}
+
+#[test]
 fn the_samples_and_markers_of_a_killed_process_keep_their_trace() -> anyhow::Result<()> {
     own_process!();
     let session = sampling()?;
