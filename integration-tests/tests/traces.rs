@@ -205,7 +205,7 @@ fn profiles_for_otlp_link_to_the_spans_of_the_application() -> anyhow::Result<()
 
 /// The messages in a field of these messages.
 fn messages<'b>(of: &[&'b [u8]], number: u64) -> Vec<&'b [u8]> {
-    let all = of.iter().flat_map(|message| fields(message));
+    let all = of.iter().flat_map(|message: &&'b [u8]| fields(*message));
     all.filter_map(|field| match field {
         Field::Bytes(of, inner) if of == number => Some(inner),
         _ => None,
@@ -226,7 +226,7 @@ fn the_processor_time_of_each_tenant_in_samples_is_that_of_its_group() -> anyhow
     }
     let at_changes = run.percent_at_changes();
     ensure!(at_changes < MOST_AT_CHANGES, "{run:?}");
-    let all_exact = run.exact.values().sum();
+    let all_exact: u64 = run.exact.values().sum();
     for (name, ns) in &run.exact {
         let in_samples = percent(run.sampled.get(*name).copied().unwrap_or(0), run.all());
         let difference = (in_samples - percent(*ns, all_exact)).abs();

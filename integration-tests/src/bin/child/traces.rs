@@ -59,7 +59,7 @@ fn wait_in_turn(words: Words<'_>) -> anyhow::Result<String> {
     let time = Duration::from_millis(number(words, 0)?);
     let times = number(words, 1)?;
     let headers = words.get(2..).context("which traces?")?;
-    let traces = headers.iter().map(|header| header.parse());
+    let traces = headers.iter().map(|header| header.parse::<TraceContext>());
     let traces: Vec<TraceContext> = traces.collect::<Result<_, _>>()?;
     for _ in 0..times {
         for trace in &traces {
