@@ -19,6 +19,7 @@ use profiler_core::trace::TraceContext;
 use profiler_export::{ExportOptions, Target, export};
 use profiler_parent::groups::{GroupKind, Probes};
 use serde_json::Value;
+use test_support::protobuf::{Field, fields};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const FIRST: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -107,6 +108,21 @@ fn a_trace_has_exactly_its_samples_and_markers_of_all_processes() -> anyhow::Res
 }
 
 #[test]
+fn waits_at_one_place_belong_to_the_traces_that_wait() -> anyhow::Result<()> {
+    own_process!();
+    let session = sampling()?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "shop", "init")?;
+    child.ask(&format!("wait-in-turn 100 8 {FIRST} {SECOND}"))?;
+    let (report, _) = session.capture()?;
+    let of = |header| anyhow::Ok(workers(&info(&report.path, trace_id(header))?)?["shop"].0);
+    let (first, second) = (of(FIRST)?, of(SECOND)?);
+    // They wait equally long.
+    let share = first / (first + second);
+    ensure!((0.25..0.75).contains(&share), "{first} and {second}");
+    Ok(())
+}
+
+#[test]
 fn the_samples_and_markers_of_a_killed_process_keep_their_trace() -> anyhow::Result<()> {
     own_process!();
     let session = sampling()?;
@@ -165,14 +181,94 @@ fn profiles_for_otlp_link_to_the_spans_of_the_application() -> anyhow::Result<()
     let trace = context.trace_id().get().to_be_bytes();
     let span = context.span_id().get().to_be_bytes();
     let link = [&[0x0a, 16], &trace[..], &[0x12, 8], &span[..]].concat();
-    let links = bytes.windows(link.len()).filter(|place| *place == link);
-    assert_eq!(links.count(), 1, "the table has no link to the trace");
+    let dictionary = messages(&[&bytes], 2);
+    let links = messages(&dictionary, 4);
+    let places = links.iter().zip(0_u64..).filter(|(row, _)| **row == link);
+    let places: Vec<u64> = places.map(|(_, place)| place).collect();
+    assert_eq!(places.len(), 1, "the table has no link to the trace");
+    // Resources, scopes, profiles and samples.
+    let samples = [1, 2, 2, 2]
+        .into_iter()
+        .fold(vec![&bytes[..]], |messages_of, field| {
+            messages(&messages_of, field)
+        });
+    let is_linked = |sample: &[u8]| {
+        let fields = fields(sample);
+        let mut links = fields.iter();
+        links.any(|field| matches!(field, Field::Number(3, place) if *place == places[0]))
+    };
+    let linked = samples.iter().filter(|sample| is_linked(sample)).count();
+    ensure!(linked > 0, "none of {} samples has the link", samples.len());
+    ensure!(linked < samples.len(), "samples of no trace have the link");
     Ok(())
+}
+
+/// The messages in a field of these messages.
+fn messages<'b>(of: &[&'b [u8]], number: u64) -> Vec<&'b [u8]> {
+    let all = of.iter().flat_map(|message: &&'b [u8]| fields(*message));
+    all.filter_map(|field| match field {
+        Field::Bytes(of, inner) if of == number => Some(inner),
+        _ => None,
+    })
+    .collect()
 }
 
 #[test]
 fn the_processor_time_of_each_tenant_in_samples_is_that_of_its_group() -> anyhow::Result<()> {
     own_process!();
+    // A virtual machine lets the timers of processor time pause, and samples are missing then.
+    let mut run = run_of_tenants()?;
+    for _ in 1..5 {
+        if run.percent_at_changes() < MOST_AT_CHANGES {
+            break;
+        }
+        run = run_of_tenants()?;
+    }
+    let at_changes = run.percent_at_changes();
+    ensure!(at_changes < MOST_AT_CHANGES, "{run:?}");
+    let all_exact: u64 = run.exact.values().sum();
+    for (name, ns) in &run.exact {
+        let in_samples = percent(run.sampled.get(*name).copied().unwrap_or(0), run.all());
+        let difference = (in_samples - percent(*ns, all_exact)).abs();
+        // A sample at a change also stands for work before it.
+        ensure!(
+            difference < 2.0 + at_changes,
+            "{name}: {difference} points: {run:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The most processor time in samples at changes of the tenant, in percent, of a run that has enough
+/// samples.
+const MOST_AT_CHANGES: f64 = 10.0;
+
+fn percent(ns: u64, of: u64) -> f64 {
+    ns as f64 / of as f64 * 100.0
+}
+
+/// The processor time of the tenants in a session of its own.
+#[derive(Debug)]
+struct TenantsRun {
+    exact: BTreeMap<&'static str, u64>,
+    sampled: BTreeMap<String, u64>,
+    at_changes: u64,
+}
+
+impl TenantsRun {
+    fn all(&self) -> u64 {
+        self.sampled.values().sum()
+    }
+
+    fn percent_at_changes(&self) -> f64 {
+        match self.all() {
+            0 => 100.0,
+            all => percent(self.at_changes, all),
+        }
+    }
+}
+
+fn run_of_tenants() -> anyhow::Result<TenantsRun> {
     let session = sampling()?;
     let _monitor = session.monitor(Probes::ALL);
     let mut child = HelperProcess::spawn(&session, CHILD, "shop", "init")?;
@@ -185,24 +281,15 @@ fn the_processor_time_of_each_tenant_in_samples_is_that_of_its_group() -> anyhow
     let exact = exact.process("shop").context("no process")?;
     let (_, profile) = session.capture()?;
     let (sampled, at_changes) = cpu_of_groups(&profile, "shop")?;
-    let all: u64 = sampled.values().sum();
-    let tenants = ["acme", "globex", "initech"];
-    let exact_ns = tenants.map(|name| {
+    let exact = ["acme", "globex", "initech"].map(|name| {
         let group = exact.group(GroupKind::Tenant, name);
-        group.map_or(0, |group| group.totals.cpu_ns)
+        (name, group.map_or(0, |group| group.totals.cpu_ns))
     });
-    let all_exact: u64 = exact_ns.iter().sum();
-    for (name, ns) in tenants.into_iter().zip(exact_ns) {
-        let share = |ns: u64, of: u64| ns as f64 / of as f64 * 100.0;
-        let in_samples = share(sampled.get(name).copied().unwrap_or(0), all);
-        let difference = (in_samples - share(ns, all_exact)).abs();
-        // A sample at a change also stands for work before it: little, unless the machine is busy.
-        ensure!(
-            difference < 2.0 + share(at_changes, all),
-            "{name}: {difference} points: {sampled:?} {exact_ns:?}"
-        );
-    }
-    Ok(())
+    Ok(TenantsRun {
+        exact: exact.into(),
+        sampled,
+        at_changes,
+    })
 }
 
 /// The processor time in the samples of a process, by the group that they carry, and how much of it

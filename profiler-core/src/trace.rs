@@ -28,9 +28,7 @@
 
 use std::marker::PhantomData;
 
-#[cfg(target_os = "linux")]
-pub use profiler_trace::{PublishError, publish_process_context};
-pub use profiler_trace::{TraceContext, TraceparentError};
+pub use profiler_trace::{PublishError, TraceContext, TraceparentError, publish_process_context};
 
 use crate::carried;
 use crate::label::registry;
@@ -38,6 +36,8 @@ use crate::record::local;
 
 /// Sets the trace that the calling thread works for, and returns the one before. `None` means that
 /// the thread works for no trace.
+///
+/// Must not be called in a signal handler.
 ///
 /// For code that knows when a thread changes from one trace to another, such as a layer of a
 /// tracing library. Others use [`TraceScope`].

@@ -76,5 +76,7 @@ mod schemas;
 mod support;
 #[cfg(feature = "enabled")]
 mod too_many_groups;
+#[cfg(all(feature = "enabled", not(loom)))]
+mod traces;
 #[cfg(feature = "enabled")]
 mod unsealed_pool;

@@ -25,7 +25,7 @@ use profiler_core::marker::{
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
 use profiler_core::sampler::{self, Frame, ModuleDefinition, Sample, SampleWriter};
 use profiler_core::time::Timestamp;
-use profiler_core::trace::{self, TraceContext, TraceScope};
+use profiler_core::trace::{self, PublishError, TraceContext, TraceScope};
 use profiler_core::{
     blocking, flow, group, label, marker, scope, session, span, text_marker, thread,
 };
@@ -173,6 +173,8 @@ fn traces() {
     let future: InTrace<_> = async { trace::current_trace() }.in_trace(context);
     let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled, Poll::Ready(carried));
+    // Only named: it publishes once for each process.
+    let _: fn(&[(&str, &str)]) -> Result<(), PublishError> = trace::publish_process_context;
 }
 
 fn labels() -> u32 {

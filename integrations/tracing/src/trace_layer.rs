@@ -3,16 +3,16 @@
 //!
 //! Called by `tracing-subscriber`. The application's function knows the trace of a span, so this
 //! crate depends on no library for traces. Nothing is kept per thread: after a thread has left a
-//! span, the spans around it are asked. Invariant: a thread outside of all spans works for no
-//! trace.
+//! span, the spans around it are asked. Invariants: a thread that leaves the outermost span with a
+//! trace works for no trace; a span without a trace, and without one around it, changes nothing.
 
 use std::fmt;
 
-use profiler_core::trace::{TraceContext, current_trace, set_trace};
+use profiler_core::trace::{TraceContext, set_trace};
 use tracing_core::Subscriber;
 use tracing_core::span::Id;
 use tracing_subscriber::layer::{Context, Layer};
-use tracing_subscriber::registry::{Extensions, LookupSpan};
+use tracing_subscriber::registry::{Extensions, LookupSpan, SpanRef};
 
 /// Lets a thread work for the trace of the span that it is inside. Made by [`trace_layer`].
 pub struct TraceLayer<F> {
@@ -57,24 +57,34 @@ where
     TraceLayer { trace_of }
 }
 
+impl<F> TraceLayer<F>
+where
+    F: Fn(&Extensions<'_>) -> Option<TraceContext>,
+{
+    /// The trace of a span, or of the nearest span around it that has one.
+    fn trace_around<'a, S: LookupSpan<'a>>(
+        &self,
+        span: Option<SpanRef<'a, S>>,
+    ) -> Option<TraceContext> {
+        let mut spans = span.iter().flat_map(SpanRef::scope);
+        spans.find_map(|span| (self.trace_of)(&span.extensions()))
+    }
+}
+
 impl<S, F> Layer<S> for TraceLayer<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     F: Fn(&Extensions<'_>) -> Option<TraceContext> + 'static,
 {
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        let span = context.span(id);
-        if let Some(trace) = span.and_then(|span| (self.trace_of)(&span.extensions())) {
+        if let Some(trace) = self.trace_around(context.span(id)) {
             set_trace(Some(trace));
         }
     }
 
-    fn on_exit(&self, _: &Id, context: Context<'_, S>) {
-        if current_trace().is_none() {
-            return;
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        if self.trace_around(context.span(id)).is_some() {
+            set_trace(self.trace_around(context.lookup_current()));
         }
-        let around = context.lookup_current();
-        let mut spans = around.iter().flat_map(|span| span.scope());
-        set_trace(spans.find_map(|span| (self.trace_of)(&span.extensions())));
     }
 }

@@ -1,6 +1,11 @@
 //! The layer for the application's own traces: a thread works for the trace of the span that it is
 //! inside.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task;
+
+use profiler_core::future::RecordFuture;
 use profiler_core::trace::{TraceContext, current_trace};
 use tracing::span::{Attributes, Id};
 use tracing::{Subscriber, info_span};
@@ -32,11 +37,55 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Li
     }
 }
 
-#[test]
-fn a_thread_works_for_the_trace_of_the_span_that_it_is_inside() {
+/// Runs `body` with the layer.
+fn with_layer(body: impl FnOnce()) {
     let traces = profiler_tracing::trace_layer(|span| Some(span.get::<Known>()?.0));
     let subscriber = tracing_subscriber::registry().with(Library).with(traces);
-    tracing::subscriber::with_default(subscriber, || {
+    tracing::subscriber::with_default(subscriber, body);
+}
+
+#[test]
+fn a_span_without_a_trace_keeps_that_of_the_future_around_it() {
+    with_layer(|| {
+        let future = async {
+            info_span!("unknown").in_scope(|| assert_eq!(current_trace(), Some(context(3, 3))));
+            current_trace()
+        };
+        let future = pin!(future.in_trace(context(3, 3)));
+        let polled = future.poll(&mut task::Context::from_waker(task::Waker::noop()));
+        assert_eq!(polled, task::Poll::Ready(Some(context(3, 3))));
+    });
+}
+
+#[test]
+fn a_root_span_without_a_trace_inside_another_span_changes_nothing() {
+    with_layer(|| {
+        let _request = info_span!("request").entered();
+        let root = info_span!(parent: None, "unknown").entered();
+        assert_eq!(current_trace(), Some(context(1, 1)));
+        drop(root);
+        assert_eq!(current_trace(), Some(context(1, 1)));
+    });
+}
+
+#[test]
+fn a_span_that_another_thread_enters_has_the_trace_of_the_span_around_it() {
+    with_layer(|| {
+        let request = info_span!("request");
+        let inner = info_span!(parent: &request, "unknown");
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let seen = on_a_thread(move || {
+            tracing::dispatcher::with_default(&dispatch, || {
+                (inner.in_scope(current_trace), current_trace())
+            })
+        });
+        assert_eq!(seen, (Some(context(1, 1)), None));
+    });
+}
+
+#[test]
+fn a_thread_works_for_the_trace_of_the_span_that_it_is_inside() {
+    with_layer(|| {
         assert_eq!(current_trace(), None);
         let request = info_span!("request").entered();
         assert_eq!(current_trace(), Some(context(1, 1)));

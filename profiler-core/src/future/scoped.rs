@@ -22,6 +22,7 @@ use crate::pinned::parts_of_pinned;
 use crate::pool::tag::pool_tag;
 use crate::schema::{Format, MarkerSchema};
 use crate::time::Timestamp;
+use crate::trace::{TraceContext, current_trace, set_trace};
 
 /// A future that is recorded as an interval, see
 /// [`RecordFuture::scoped`](super::RecordFuture::scoped).
@@ -90,6 +91,8 @@ struct OpenInterval {
     start: Timestamp,
     /// The tag of the session's pool.
     tag: u64,
+    /// The trace of the last poll, to which the interval belongs wherever the future is dropped.
+    trace: Option<TraceContext>,
     polls: u32,
     end: End,
     /// Whether there was room for the label.
@@ -120,6 +123,7 @@ impl OpenInterval {
             number: draw_span_number(),
             start: Timestamp::now(),
             tag,
+            trace: None,
             polls: 0,
             end: End::Dropped,
             has_label: true,
@@ -137,6 +141,7 @@ impl FutureScope {
         let open = self.open.get_or_insert_with(|| OpenInterval::begin(tag));
         open.polls = open.polls.saturating_add(1);
         open.end = End::Panicked;
+        open.trace = current_trace();
         let label = match open.has_label {
             true => LabelScope::open_shared(&self.label, &category::OTHER, address),
             false => LabelScope::disabled(),
@@ -159,12 +164,14 @@ impl FutureScope {
             polls: open.polls,
             end: open.end.name(),
         };
+        let before = set_trace(open.trace);
         add_marker(
             self.label.name(),
             &category::OTHER,
             options_of_span(open.number, timing),
             &mark,
         );
+        set_trace(before);
     }
 }
 

@@ -19,7 +19,7 @@ use super::group::Group;
 use super::registered::Registered;
 use super::registry;
 use super::stopwatch::{Exit, Owned, Stopwatch};
-use crate::carried::{self, Carried};
+use crate::carried;
 use crate::group_kind::Probes;
 use crate::label::registry as label;
 use crate::manager::ChunkManager;
@@ -69,8 +69,6 @@ struct Own {
     group: Option<&'static Registered>,
     /// How often the thread had been named when `group` was found.
     named: u32,
-    /// Where samples find the innermost group.
-    carried: Option<&'static Carried>,
     /// The tag of the session's pool.
     tag: u64,
 }
@@ -179,7 +177,6 @@ impl Own {
             epoch: 0,
             group: None,
             named: 0,
-            carried: None,
             tag: 0,
         }
     }
@@ -189,19 +186,26 @@ impl Own {
         self.watch.reset();
         self.epoch = epoch_of(word);
         self.group = None;
-        self.carried = label::carried();
+        let _ = label::carried(); // the thread's place, where samples find its group
         self.tag = pool_tag();
     }
 
     /// Lets the thread's samples carry its innermost group.
     #[inline(always)]
     fn carry(&self) {
-        let Some(carried) = self.carried else { return };
+        if let Some(carried) = carried::own() {
+            let group = self.watch.innermost();
+            carried.set_group(group.map_or(0, Registered::word));
+        }
+    }
+
+    /// The same after the thread has entered a group, which may have no cell yet.
+    #[inline(always)]
+    fn carry_entered(&self) {
+        self.carry();
         let group = self.watch.innermost();
-        let word = group.map_or(0, Registered::word);
-        carried.set_group(word);
-        if let Some(group) = group.filter(|_| !belongs_to(word, self.tag)) {
-            carry_first(carried, group);
+        if let Some(group) = group.filter(|group| !belongs_to(group.word(), self.tag)) {
+            carry_first(group, self.tag);
         }
     }
 
@@ -227,7 +231,7 @@ impl Own {
             [*group, registry::of_process()]
         };
         let owned = watch.enter(&SessionTime, probes_of(word), implied, groups, waits);
-        self.carry();
+        self.carry_entered();
         owned
     }
 
@@ -266,10 +270,14 @@ impl Own {
     }
 }
 
-/// Gives a group a cell before its first iteration has ended, so that samples can carry it.
+/// Gives a group a cell before its first iteration has ended, so that samples can carry it. If the
+/// pool had no room, only the end of an iteration asks it again.
 #[cold]
 #[inline(never)]
-fn carry_first(carried: &Carried, group: &Registered) {
+fn carry_first(group: &Registered, tag: u64) {
+    let Some(carried) = carried::own().filter(|_| !group.is_refused_by(tag)) else {
+        return;
+    };
     let placed = local::with_manager(|manager| group.place_again(manager));
     if placed.is_some() {
         carried.set_group(group.word());
@@ -506,7 +514,7 @@ pub fn nested_loop() -> NestedLoop {
     let begun = (cfg!(feature = "enabled") && word != 0).then(|| {
         with_own(word, |own| {
             let begun = own.watch.begin_nested(&SessionTime);
-            own.carry();
+            own.carry_entered();
             begun
         })
         .flatten()

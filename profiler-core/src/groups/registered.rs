@@ -146,11 +146,16 @@ impl Registered {
         manager.pool().group(GroupIndex::new(number))
     }
 
+    /// Whether the pool with this tag had no room for the group.
+    pub(crate) fn is_refused_by(&self, tag: u64) -> bool {
+        self.refused_by.load(Ordering::Relaxed) == tag
+    }
+
     /// Tries to give the group a cell. Retries only every `ASK_AGAIN` iterations if the pool had no
     /// room.
     #[cold]
     pub(crate) fn place_again(&self, manager: &ChunkManager) -> Option<u32> {
-        let is_refused = self.refused_by.load(Ordering::Relaxed) == manager.tag();
+        let is_refused = self.is_refused_by(manager.tag());
         let is_time = self
             .tries
             .fetch_add(1, Ordering::Relaxed)

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-pub use profiler_trace::{TraceContext, TraceparentError};
+pub use profiler_trace::{PublishError, TraceContext, TraceparentError, publish_process_context};
 
 /// Does nothing.
 #[inline(always)]

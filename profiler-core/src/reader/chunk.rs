@@ -54,6 +54,16 @@ impl<'a> Entries<'a> {
             trace: None,
         }
     }
+
+    /// These entries, which follow others of their chunk that have stated this trace last.
+    pub(super) const fn after(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// The trace that the entries so far have stated last.
+    pub(super) const fn trace(&self) -> Option<TraceContext> {
+        self.trace
+    }
 }
 
 impl Entries<'_> {

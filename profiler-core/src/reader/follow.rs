@@ -51,6 +51,7 @@ use crate::pool::layout::{Region, SLOT_BYTES, header as at};
 use crate::time::Timestamp;
 use missed::{Counted, Evicted};
 use older::OlderChunks;
+use profiler_trace::TraceContext;
 
 /// Maximum number of pages of the directory that are read at once.
 const PAGES: u64 = 16;
@@ -112,6 +113,8 @@ struct Cursor {
     /// Bytes of the chunk read so far.
     bytes: u64,
     entries: u64,
+    /// The trace that the entries read so far have stated last.
+    trace: Option<TraceContext>,
     /// Whether its thread has left it.
     is_done: bool,
     /// Entries of a chunk that was put off: [`Follower::advance_backward`] reads them.
@@ -396,13 +399,14 @@ impl<S: ByteSource> Follower<S> {
         let Some(cursor) = self.cursors.get(place).copied() else {
             return Ok(0);
         };
-        let moved = Cursor {
+        let mut moved = Cursor {
             generation: chunk.generation,
             thread: chunk.thread,
             first_entry: chunk.first_entry,
             commit: commit_of(chunk),
             bytes: chunk.bytes,
             entries: chunk.entries,
+            trace: cursor.trace,
             is_done: chunk.done.is_some(),
             put_off: 0,
         };
@@ -418,7 +422,7 @@ impl<S: ByteSource> Follower<S> {
                 slot: chunk.index,
                 generation: chunk.generation,
             };
-            self.decode(&thread, identity, entries, each);
+            moved.trace = self.decode(&thread, identity, (entries, cursor.trace), each);
         }
         if let Some(cursor) = self.cursors.get_mut(place) {
             *cursor = moved;
@@ -439,14 +443,16 @@ impl<S: ByteSource> Follower<S> {
         Ok(thread.filter(|_| generation == chunk.generation))
     }
 
+    /// Delivers copied entries, which follow others that have stated `trace` last. Returns the trace
+    /// that is stated last now.
     fn decode(
         &mut self,
         thread: &ThreadInfo,
         chunk: ChunkIdentity,
-        entries: u64,
+        (entries, trace): (u64, Option<TraceContext>),
         each: &mut impl FnMut(&Followed<'_>),
-    ) {
-        let mut entries = Entries::new(&self.bytes, entries);
+    ) -> Option<TraceContext> {
+        let mut entries = Entries::new(&self.bytes, entries).after(trace);
         let definitions = self.definitions.definitions();
         for entry in entries.by_ref() {
             self.progress.entries += 1;
@@ -458,6 +464,7 @@ impl<S: ByteSource> Follower<S> {
             });
         }
         self.progress.damaged = self.progress.damaged.saturating_add(entries.left());
+        entries.trace()
     }
 
     /// Computes the number of missed entries from the counts read before this pass, then reads the

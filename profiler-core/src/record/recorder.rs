@@ -142,24 +142,30 @@ impl Recorder {
         F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
         loop {
-            let fresh = own.commit == Commit::default();
-            let larger = if fresh {
+            let larger = if own.is_fresh() {
                 own.larger_words()
             } else {
                 own.left + 1
             };
-            if self.prepare(own, larger, length_bits(front.head)).is_err() {
-                return;
+            let prepared = self.prepare(own, larger, length_bits(front.head));
+            // Only this turn has opened a chunk that the next pass leaves.
+            own.retracts = true;
+            if prepared.is_err() {
+                break;
             }
             if is_foreign(front.head) {
                 own.mark_foreign();
             }
             match own.try_tail(front, name, encode) {
-                Ok(true) => return,
+                Ok(true) => break,
                 Ok(false) => {}
-                Err(()) => return own.count(DropReason::Unencodable),
+                Err(()) => {
+                    own.count(DropReason::Unencodable);
+                    break;
+                }
             }
         }
+        own.retracts = false;
     }
 
     /// Joins the session of the gate's word, unless the thread has already joined it.
@@ -234,7 +240,8 @@ impl Recorder {
         let trace = own_trace();
         let most = words.saturating_add(TRACE_WORDS);
         if most.saturating_mul(8) > MAX_ENTRY_BYTES {
-            // The entry is too large to have its trace in the same chunk.
+            // The entry is too large to have its trace in the same chunk. The next entry states it.
+            self.lock.disarm();
             return self.ensure(own, words);
         }
         let is_stated = own.has_stated(trace);
@@ -308,6 +315,7 @@ impl Recorder {
 
     /// Hands the open chunk, if there is one, to the manager.
     fn leave(&self, own: &mut Own, now: Timestamp) {
+        own.retract_trace();
         own.forget_room();
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
             // A chunk of an earlier session must be destroyed, not made ready in this one.

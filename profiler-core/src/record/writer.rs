@@ -77,6 +77,8 @@ pub(super) struct Own {
     pub(super) hidden: usize,
     /// The trace that the entries of the chunk have stated last.
     pub(super) stated: Option<TraceContext>,
+    /// Whether a chunk that states a trace and has no other entry is left empty.
+    pub(super) retracts: bool,
     pub(super) commit: Commit,
     pub(super) slot: *const ChunkSlot,
     /// The class wished for at the last switch; the chunk may be smaller.
@@ -167,6 +169,7 @@ impl Own {
             left: 0,
             hidden: 0,
             stated: None,
+            retracts: false,
             commit: Commit::default(),
             slot: ptr::null(),
             wish: 0,
@@ -216,6 +219,30 @@ impl Own {
         // SAFETY: room is left only in an open chunk of its own.
         unsafe { self.write(entry) };
         self.stated = trace;
+    }
+
+    /// Whether the chunk has no entry, except that which states the trace of the next ones.
+    pub(super) const fn is_fresh(&self) -> bool {
+        match self.commit.entries() {
+            0 => true,
+            1 => self.stated.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Empties a chunk that is about to be left, if its only entry states a trace. Does so only for
+    /// a chunk that the present turn has opened: no other thread has taken account of its entry.
+    pub(super) fn retract_trace(&mut self) {
+        if !self.retracts || self.stated.is_none() || !self.is_fresh() {
+            return;
+        }
+        // SAFETY: null without an open chunk; otherwise it points into the pool that `home` keeps
+        // mapped.
+        if let Some(slot) = unsafe { self.slot.as_ref() } {
+            self.commit = Commit::default();
+            slot.abandon(self.commit);
+            slot.publish(self.commit);
+        }
     }
 
     /// A chunk of the wished class, or of a smaller one that holds `words`: a ready one if
@@ -373,7 +400,7 @@ impl Own {
     /// just during the shortage.
     pub(super) fn wished_class(&self, now: Timestamp) -> u8 {
         let Some(home) = &self.home else { return 0 };
-        if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
+        if self.taken == Timestamp::ZERO || self.is_fresh() {
             return 0;
         }
         let took = now.since(self.taken);

@@ -25,7 +25,6 @@ use super::sample_recorder::SampleRecorder;
 use super::schedule::now;
 use super::targets::{Target, Targets};
 use super::wait_period::{WaitContext, WaitPeriod, WaitPlace};
-use crate::entry::stack::Frame;
 use crate::ids::ThreadId;
 use crate::params::SampleSource;
 use crate::sys::native::tasks::{self, Doing};
@@ -233,12 +232,20 @@ impl Looking {
     ) {
         let since = target.waits.begun().filter(|_| !has_run);
         let whom = recorder.for_whom(target.tid, place, since);
+        let present = WaitContext {
+            label: whom.label,
+            carried: recorder.context_of(target.tid),
+            ..WaitContext::default()
+        };
         let recorded = target.waits.context_at(place);
+        // Later ticks of a recorded wait get the context of its entry.
+        let is_context_new =
+            has_run && recorded.is_some_and(|recorded| recorded.carried != present.carried);
         if has_run || recorded.is_none() {
             target.unknown_looks = 0;
         }
         match recorded {
-            Some(recorded) if recorded.label == whom.label => {
+            Some(recorded) if recorded.label == whom.label && !is_context_new => {
                 let waits = &mut target.waits;
                 if has_run {
                     waits.waits_again(Timestamp::now(), now());
@@ -249,9 +256,9 @@ impl Looking {
             }
             Some(recorded) if recorded.label.is_none() && !has_run => {
                 target.waits.replace();
-                self.record_new_wait(recorder, target, place, (whom.label, true));
+                self.record_new_wait(recorder, target, place, (present, true));
             }
-            _ => self.record_new_wait(recorder, target, place, (whom.label, false)),
+            _ => self.record_new_wait(recorder, target, place, (present, false)),
         }
         if !whom.is_known {
             target.waits.unsettle();
@@ -262,14 +269,14 @@ impl Looking {
         }
     }
 
-    /// Ends the recorded wait of a thread, and records the place where it waits now. `label` shows
+    /// Ends the recorded wait of a thread, and records the place where it waits now. `context` shows
     /// for whom it waits; `is_same` is true if the thread has not run since the recorded wait.
     fn record_new_wait(
         &self,
         recorder: &mut SampleRecorder,
         target: &mut Target,
         place: WaitPlace,
-        (label, is_same): (Option<Frame>, bool),
+        (context, is_same): (WaitContext, bool),
     ) {
         let found = Timestamp::now();
         let unsampled = self.time_of(unsampled_ns(target));
@@ -286,7 +293,7 @@ impl Looking {
         let at = time.begin_of_wait(found, unsampled);
         let ticks = time.begin_wait(at, unsampled, self.tick);
         let is_recorded = match place {
-            WaitPlace::Known(wait) => recorder.peek(target, wait, (at, ticks), label),
+            WaitPlace::Known(wait) => recorder.peek(target, wait, (at, ticks), context.label),
             WaitPlace::Unknown => {
                 recorder.record_hidden(target, (at, ticks));
                 true
@@ -294,10 +301,7 @@ impl Looking {
         };
         if is_recorded {
             target.waits.begin(place, found, now(), time);
-            target.waits.set_context(WaitContext {
-                label,
-                ..WaitContext::default()
-            });
+            target.waits.set_context(context);
         } else {
             target.waits.has_run(false);
         }

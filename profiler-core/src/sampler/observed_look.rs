@@ -380,7 +380,11 @@ impl LookTaken {
             if let Some(callers) = callers {
                 thread.waits.begin(found.place, found.at, now(), time);
                 let label = found.awaited.label;
-                thread.waits.set_context(WaitContext { callers, label });
+                thread.waits.set_context(WaitContext {
+                    callers,
+                    label,
+                    ..WaitContext::default()
+                });
                 if !found.awaited.is_known {
                     thread.waits.look_again();
                 }

@@ -430,6 +430,13 @@ impl SampleRecorder {
         walked
     }
 
+    /// What a thread works for now.
+    pub(super) fn context_of(&mut self, thread: ThreadId) -> SampleContext {
+        let labels = self.finder.of(thread);
+        let carried = labels.map_or(CarriedNow::NOTHING, |labels| labels.carried.now());
+        self.context(carried)
+    }
+
     /// What a thread worked for that carried this.
     fn context(&self, carried: CarriedNow) -> SampleContext {
         SampleContext {

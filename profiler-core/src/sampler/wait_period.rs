@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::callers::Callers;
 use super::covered_time::CoveredTime;
 use crate::entry::stack::Frame;
+use crate::entry::trace::SampleContext;
 use crate::sys::native::tasks::Wait;
 use crate::time::Timestamp;
 
@@ -48,13 +49,15 @@ pub(super) enum WaitPlace {
 }
 
 /// The facts that distinguish two waits at the same place. A look at threads of its own process
-/// does not compare the callers.
+/// does not compare the callers. One at threads of other processes does not know what they carry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WaitContext {
     /// The functions that called the waiting call.
     pub(super) callers: Callers,
     /// For whom the thread waits.
     pub(super) label: Option<Frame>,
+    /// What the thread works for.
+    pub(super) carried: SampleContext,
 }
 
 /// A wait that is shown by the last entry of its thread.

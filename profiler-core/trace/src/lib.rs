@@ -23,14 +23,20 @@
 )]
 
 mod context;
+#[cfg(not(all(feature = "process-context", target_os = "linux")))]
+mod no_process_context;
 #[cfg(all(feature = "process-context", target_os = "linux"))]
 mod process_context;
+mod publish_error;
 mod record;
 mod slot;
 mod traceparent;
 
 pub use context::TraceContext;
+#[cfg(not(all(feature = "process-context", target_os = "linux")))]
+pub use no_process_context::publish_process_context;
 #[cfg(all(feature = "process-context", target_os = "linux"))]
-pub use process_context::{PublishError, publish_process_context};
+pub use process_context::publish_process_context;
+pub use publish_error::PublishError;
 pub use record::ThreadRecord;
 pub use traceparent::{Traceparent, TraceparentError};

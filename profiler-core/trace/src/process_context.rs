@@ -16,7 +16,9 @@
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::{error, fmt, fs, io, ptr, slice};
+use std::{fs, io, ptr, slice};
+
+use super::publish_error::PublishError;
 
 const SIGNATURE: [u8; 8] = *b"OTEL_CTX";
 /// The name of the mapping.
@@ -28,40 +30,9 @@ const SCHEMA: &str = "tlsdesc_v1_dev";
 /// The largest message.
 const MOST_BYTES: usize = 1 << 16;
 
-/// The process that has published its context; 0 for none.
-static PUBLISHED_BY: AtomicU32 = AtomicU32::new(0);
-
-/// Why a process context is not published.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum PublishError {
-    /// This process has one already, from this crate or from another library.
-    AlreadyPublished,
-    /// The attributes take more than 64 KiB.
-    TooLarge,
-    /// The system refuses it.
-    System(io::Error),
-}
-
-/// Written by hand, because this crate does not depend on `thiserror`.
-impl fmt::Display for PublishError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AlreadyPublished => out.write_str("the process has a process context already"),
-            Self::TooLarge => out.write_str("the attributes of a process take more than 64 KiB"),
-            Self::System(error) => write!(out, "the system refuses a process context: {error}"),
-        }
-    }
-}
-
-impl error::Error for PublishError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::System(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+/// The process of which a thread publishes the context at this moment; 0 for none. A process that
+/// has published it is known by its mapping, which a forked child does not have.
+static PUBLISHING: AtomicU32 = AtomicU32::new(0);
 
 /// Publishes a process context with these attributes of the process, such as `service.name`. It
 /// stays until the process ends.
@@ -74,20 +45,25 @@ pub fn publish_process_context(attributes: &[(&str, &str)]) -> Result<(), Publis
         return Err(PublishError::TooLarge);
     }
     let own = std::process::id();
-    let before = PUBLISHED_BY.swap(own, Ordering::AcqRel);
-    if before == own || is_published().map_err(PublishError::System)? {
+    if PUBLISHING.swap(own, Ordering::AcqRel) == own {
         return Err(PublishError::AlreadyPublished);
     }
-    let published = publish(&message);
-    if published.is_err() {
-        PUBLISHED_BY.store(0, Ordering::Release);
+    let published = publish_once(&message);
+    PUBLISHING.store(0, Ordering::Release);
+    published
+}
+
+fn publish_once(message: &[u8]) -> Result<(), PublishError> {
+    if is_published().map_err(PublishError::System)? {
+        return Err(PublishError::AlreadyPublished);
     }
-    published.map_err(PublishError::System)
+    publish(message).map_err(PublishError::System)
 }
 
 /// Whether the process has such a mapping.
 fn is_published() -> io::Result<bool> {
-    let maps = fs::read_to_string("/proc/self/maps")?;
+    let maps = fs::read("/proc/self/maps")?;
+    let maps = String::from_utf8_lossy(&maps); // paths are bytes
     let name = |line: &str| line.split_ascii_whitespace().nth(5).map(str::to_owned);
     let is_one = |name: String| {
         name.starts_with("/memfd:OTEL_CTX")
@@ -99,7 +75,7 @@ fn is_published() -> io::Result<bool> {
 
 fn publish(message: &[u8]) -> io::Result<()> {
     let length = HEADER_BYTES + message.len();
-    let place = map(length)?;
+    let (place, has_file) = map(length)?;
     // SAFETY: the mapping has just been made, has this length, and no other reference to it exists.
     let bytes = unsafe { slice::from_raw_parts_mut(place, length) };
     let (header, rest) = bytes.split_at_mut(HEADER_BYTES);
@@ -116,8 +92,13 @@ fn publish(message: &[u8]) -> io::Result<()> {
     others.copy_from_slice(&fields.concat());
     fence(Ordering::SeqCst);
     signature.copy_from_slice(&SIGNATURE);
-    name(place, length);
-    Ok(())
+    if name(place, length) || has_file {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    // SAFETY: readers do not find it, and this function no longer uses it.
+    unsafe { libc::munmap(place.cast(), length) };
+    Err(error)
 }
 
 /// Nanoseconds since the system was started; never zero, which means that the context changes.
@@ -134,9 +115,9 @@ fn now_ns() -> u64 {
         .max(1)
 }
 
-/// Maps memory that a forked child does not inherit, with the name if the system has anonymous
-/// files.
-fn map(length: usize) -> io::Result<*mut u8> {
+/// Maps memory that a forked child does not inherit. Also returns whether it is that of a file with
+/// the name: the system may have no anonymous files.
+fn map(length: usize) -> io::Result<(*mut u8, bool)> {
     // SAFETY: the name is a text that ends with a zero.
     let file = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
     // SAFETY: the descriptor has just been made.
@@ -159,7 +140,7 @@ fn map(length: usize) -> io::Result<*mut u8> {
     let place = mapped?;
     // SAFETY: the mapping has just been made.
     match unsafe { libc::madvise(place, length, libc::MADV_DONTFORK) } {
-        0 => Ok(place.cast()),
+        0 => Ok((place.cast(), is_sized)),
         _ => {
             let error = io::Error::last_os_error();
             // SAFETY: no reference to the mapping exists.
@@ -169,8 +150,8 @@ fn map(length: usize) -> io::Result<*mut u8> {
     }
 }
 
-/// Names the mapping. Readers find it by its file, too, so a failure does not matter.
-fn name(place: *mut u8, length: usize) {
+/// Names the mapping; false if the system has no names of mappings. Readers find it by its file, too.
+fn name(place: *mut u8, length: usize) -> bool {
     let arguments = [
         libc::PR_SET_VMA_ANON_NAME as libc::c_ulong,
         place.addr() as libc::c_ulong,
@@ -179,7 +160,7 @@ fn name(place: *mut u8, length: usize) {
     ];
     let [what, place, length, name] = arguments;
     // SAFETY: the call only changes the name of the mapping.
-    unsafe { libc::prctl(libc::PR_SET_VMA, what, place, length, name) };
+    unsafe { libc::prctl(libc::PR_SET_VMA, what, place, length, name) == 0 }
 }
 
 /// The message `ProcessContext`.
@@ -252,6 +233,16 @@ mod tests {
         at(wide(24), number(12) as usize)
     }
 
+    fn unmap() {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.contains("OTEL_CTX")).unwrap();
+        let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|at| usize::from_str_radix(at, 16).unwrap());
+        let place = ptr::without_provenance_mut(start);
+        // SAFETY: no reference to the mapping exists.
+        assert_eq!(unsafe { libc::munmap(place, end - start) }, 0);
+    }
+
     #[test]
     fn a_reader_finds_the_context_which_is_published_once() {
         publish_process_context(&[("service.name", "shop")]).unwrap();
@@ -266,6 +257,10 @@ mod tests {
             matches!(again, Err(PublishError::AlreadyPublished)),
             "{again:?}"
         );
+        // As in a forked child of a new process namespace: the same number, and no mapping.
+        unmap();
+        publish_process_context(&[("service.name", "child")]).unwrap();
+        assert_eq!(read(), message_of(&[("service.name", "child")]));
     }
 
     #[test]

@@ -34,13 +34,15 @@ mod imp {
     fn own() -> *mut *mut () {
         let address: *mut *mut ();
         // SAFETY: the access of a thread-local through its descriptor, as the ABI defines it. The
-        // called function changes nothing but this register and the flags.
+        // first access of a thread may allocate the thread-local, and not all versions of the C
+        // library preserve the other registers then: all that a call may change are declared.
         unsafe {
             std::arch::asm!(
                 "leaq otel_thread_ctx_v1@TLSDESC(%rip), %rax",
                 "call *otel_thread_ctx_v1@TLSCALL(%rax)",
                 "addq %fs:0, %rax",
                 out("rax") address,
+                clobber_abi("C"),
                 options(att_syntax),
             );
         }
@@ -52,7 +54,8 @@ mod imp {
     fn own() -> *mut *mut () {
         let address: *mut *mut ();
         // SAFETY: the access of a thread-local through its descriptor, as the ABI defines it. The
-        // called function changes nothing but these registers.
+        // first access of a thread may allocate the thread-local, and not all versions of the C
+        // library preserve the other registers then: all that a call may change are declared.
         unsafe {
             std::arch::asm!(
                 "adrp x0, :tlsdesc:otel_thread_ctx_v1",
@@ -63,8 +66,7 @@ mod imp {
                 "mrs x1, tpidr_el0",
                 "add x0, x1, x0",
                 out("x0") address,
-                out("x1") _,
-                out("x30") _,
+                clobber_abi("C"),
             );
         }
         address

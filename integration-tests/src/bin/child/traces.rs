@@ -1,6 +1,7 @@
 //! Commands that work for traces and for tenants.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use anyhow::Context;
 use profiler_core::groups::{Group, GroupKind};
@@ -24,6 +25,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
     Some(match name {
         "serve" => serve(words),
         "tenants" => tenants(),
+        "wait-in-turn" => wait_in_turn(words),
         "keep-trace" => keep(words),
         _ => return None,
     })
@@ -49,6 +51,23 @@ fn serve(words: Words<'_>) -> anyhow::Result<String> {
     marker!("not served");
     serve_nobody(ms);
     Ok(format!("ok {}", current_trace().is_none()))
+}
+
+/// `wait-in-turn MS TIMES TRACEPARENT…`: waits MS milliseconds for each of the traces in turn, TIMES
+/// times, always at the same place.
+fn wait_in_turn(words: Words<'_>) -> anyhow::Result<String> {
+    let time = Duration::from_millis(number(words, 0)?);
+    let times = number(words, 1)?;
+    let headers = words.get(2..).context("which traces?")?;
+    let traces = headers.iter().map(|header| header.parse::<TraceContext>());
+    let traces: Vec<TraceContext> = traces.collect::<Result<_, _>>()?;
+    for _ in 0..times {
+        for trace in &traces {
+            let _scope = TraceScope::enter(*trace);
+            std::thread::sleep(time);
+        }
+    }
+    Ok("ok".to_owned())
 }
 
 /// The calls are no tail calls, so that the functions are in stacks.

@@ -14,8 +14,8 @@ use profiler_core::internal::entry::trace::SampleContext;
 use profiler_core::internal::reader::{ByteSource, ThreadInfo};
 
 impl<S: ByteSource> Threads<'_, S> {
-    /// Writes the runs of samples with the same context. Samples of several recorders are sorted
-    /// first.
+    /// Writes the runs of samples with the same context. As in the sample table, samples of
+    /// several recorders are sorted first.
     pub(super) fn write_contexts<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
@@ -28,7 +28,6 @@ impl<S: ByteSource> Threads<'_, S> {
         let mut runs = ContextRuns::default();
         let mut add = |samples: &mut Vec<(i64, SampleContext)>,
                        table: &mut MarkerTable<'_, '_, W>| {
-            samples.sort_by_key(|(at_ns, _)| *at_ns);
             for (at_ns, context) in samples.drain(..) {
                 if let Some(run) = runs.add(at_ns, context, &process.model) {
                     table.write_own(&run);
@@ -58,6 +57,7 @@ impl<S: ByteSource> Threads<'_, S> {
                 add(&mut samples, table);
             }
         }
+        samples.sort_by_key(|(at_ns, _)| *at_ns);
         add(&mut samples, table);
         if let Some(run) = runs.finish(&process.model) {
             table.write_own(&run);

@@ -20,7 +20,7 @@ use profiler_json::JsonWriter;
 use profiler_json::span_types::{CONTEXT_TYPE, SPAN_ID_KEY, TRACE_ID_KEY};
 
 /// How far an interval reaches beyond its samples, so that a reader that rounds times finds them in
-/// it. No two samples of a thread are this close.
+/// it; at most half of the way to the next sample with another context.
 const MARGIN_NS: i64 = 50;
 
 /// A run of samples with the same context.
@@ -32,10 +32,19 @@ pub struct ContextMarker<'a> {
     to_ns: i64,
 }
 
-/// Joins the samples of one thread to runs. Its samples are added in the order of time.
+/// Joins the samples of one thread to runs. Its samples are added in the order of the sample table. As
+/// there, a sample that is older than the previous one gets the time of the previous one.
 #[derive(Debug, Default)]
 pub struct ContextRuns {
-    open: Option<(SampleContext, i64, i64)>,
+    /// The present run, and where its interval begins.
+    open: Option<(SampleContext, i64)>,
+    /// The time of the last sample.
+    last_ns: Option<i64>,
+}
+
+/// The margin between two samples with different contexts.
+fn margin_between(before_ns: i64, after_ns: i64) -> i64 {
+    (after_ns.saturating_sub(before_ns) / 2).clamp(0, MARGIN_NS)
 }
 
 impl ContextRuns {
@@ -46,25 +55,34 @@ impl ContextRuns {
         context: SampleContext,
         process: &ProcessModel<'a>,
     ) -> Option<ContextMarker<'a>> {
-        if let Some((_, _, to_ns)) = self.open.as_mut().filter(|(open, ..)| *open == context) {
-            *to_ns = at_ns.max(*to_ns);
+        let last_ns = self.last_ns;
+        let at_ns = last_ns.map_or(at_ns, |last_ns| last_ns.max(at_ns));
+        if self.open.is_some_and(|(open, _)| open == context) {
+            self.last_ns = Some(at_ns);
             return None;
         }
-        let ended = self.finish(process);
-        self.open = (!context.is_empty()).then_some((context, at_ns, at_ns));
+        let margin = last_ns.map_or(MARGIN_NS, |last_ns| margin_between(last_ns, at_ns));
+        let ended = self.end(margin, process);
+        let from_ns = at_ns.saturating_sub(margin);
+        self.open = (!context.is_empty()).then_some((context, from_ns));
+        self.last_ns = Some(at_ns);
         ended
     }
 
     /// The last run.
     pub fn finish<'a>(&mut self, process: &ProcessModel<'a>) -> Option<ContextMarker<'a>> {
-        let (context, from_ns, to_ns) = self.open.take()?;
+        self.end(MARGIN_NS, process)
+    }
+
+    fn end<'a>(&mut self, margin: i64, process: &ProcessModel<'a>) -> Option<ContextMarker<'a>> {
+        let ((context, from_ns), to_ns) = (self.open.take()?, self.last_ns?);
         let definitions = &process.snapshot.definitions;
         definitions.note_contexts();
         let marker = ContextMarker {
             trace: context.trace,
             group: context.group.and_then(|group| definitions.group(group)),
-            from_ns: from_ns.saturating_sub(MARGIN_NS),
-            to_ns: to_ns.saturating_add(MARGIN_NS),
+            from_ns,
+            to_ns: to_ns.saturating_add(margin),
         };
         (marker.trace.is_some() || marker.group.is_some()).then_some(marker)
     }
@@ -127,4 +145,15 @@ pub(super) fn has_trace_keys(schema: &MarkerSchema) -> bool {
 /// Whether a field has the name of one of a trace.
 pub(super) fn is_trace_key(key: &str) -> bool {
     [TRACE_ID_KEY, SPAN_ID_KEY].contains(&key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_never_reaches_the_samples_of_the_next_one() {
+        let margins = [0, 1, 2, 40, 100, 1_000_000].map(|after| margin_between(0, after));
+        assert_eq!(margins, [0, 0, 1, 20, 50, 50]);
+    }
 }
