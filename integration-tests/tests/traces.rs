@@ -205,7 +205,7 @@ fn profiles_for_otlp_link_to_the_spans_of_the_application() -> anyhow::Result<()
 
 /// The messages in a field of these messages.
 fn messages<'b>(of: &[&'b [u8]], number: u64) -> Vec<&'b [u8]> {
-    let all = of.iter().flat_map(|message: &&'b [u8]| fields(*message));
+    let all = of.iter().flat_map(|message: &&'b [u8]| fields(message));
     all.filter_map(|field| match field {
         Field::Bytes(of, inner) if of == number => Some(inner),
         _ => None,

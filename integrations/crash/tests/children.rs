@@ -4,10 +4,13 @@ use std::ffi::CStr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio, exit};
 
-use profiler_core::marker;
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::reader::{ChunkBuffer, PoolReader};
+use profiler_core::marker::{MarkerOptions, MarkerStack, category};
+use profiler_core::{marker, session};
 use profiler_parent::Session;
 use serde_json::Value;
-use test_support::own_process;
+use test_support::{own_process, patience};
 
 /// The role of a child whose crash is recorded.
 const RECORDED: &str = "recorded";
@@ -57,8 +60,28 @@ fn run(is_recorded: bool, prepare: impl FnOnce(), crash: impl FnOnce()) -> ! {
         profiler_crash::install().unwrap();
     }
     marker!("begins");
+    if is_recorded {
+        wait_for_stacks();
+    }
     crash();
     exit(0)
+}
+
+/// Waits until stacks have names: the files of a process are not known in its first moments.
+pub(crate) fn wait_for_stacks() {
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let has_stack = || {
+        let options = MarkerOptions::default().with_stack(MarkerStack::Full);
+        marker!("ready", &category::TEST, options);
+        let snapshot = reader.snapshot().unwrap();
+        let mut buffer = ChunkBuffer::default();
+        snapshot.chunks().any(|chunk| {
+            let entries = reader.read_chunk(chunk, &mut buffer).unwrap();
+            let mut entries = entries.into_iter().flatten();
+            entries.any(|entry| matches!(entry, Entry::Marker(marker) if marker.stack.len() > 2))
+        })
+    };
+    assert!(patience::until(has_stack), "no marker has a stack");
 }
 
 fn ended(role: &str) -> Ended {

@@ -9,7 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use profiler_parent::Session;
 use test_support::own_process;
 
-use crate::children::{CrashSeen, crashes};
+use crate::children::{CrashSeen, crashes, wait_for_stacks};
 use crate::ways::{WAYS, Way, crash, wait_for_both};
 
 /// The number of crashes.
@@ -35,6 +35,7 @@ fn every_crash_is_recorded_and_changes_no_status() {
         }
         if role == RECORDED {
             profiler_crash::install().unwrap();
+            wait_for_stacks();
         }
         crash(&way);
         std::process::exit(0);

@@ -37,7 +37,12 @@ class WithoutSession(unittest.TestCase):
                     )
 
     def test_the_reason_is_one_line_and_only_on_request(self):
-        missing = {"PROFILER_AGENT": "/no/such/file.so", "HOME": "/nonexistent", **SESSION}
+        missing = {
+            "PROFILER_AGENT": "/no/such/file.so",
+            "HOME": "/nonexistent",
+            "XDG_CACHE_HOME": "/nonexistent",
+            **SESSION,
+        }
         for variables, reason in (({}, "off: no session"), (missing, "was not found")):
             result = run("everything.py", MULTIPROCESS_PROFILER_VERBOSE="1", **variables)
             (line,) = result.stderr.splitlines()

@@ -107,11 +107,10 @@ fn action(before: &libc::sigaction, handler: Handler) -> libc::sigaction {
         false => libc::SA_RESTART | libc::SA_ONSTACK,
     };
     action.sa_flags = libc::SA_SIGINFO | flags;
-    // SAFETY: initialises the set, and removes a signal.
-    unsafe {
-        libc::sigfillset(&raw mut action.sa_mask);
-        libc::sigdelset(&raw mut action.sa_mask, libc::SIGSYS);
-    }
+    // SAFETY: initialises the set.
+    unsafe { libc::sigfillset(&raw mut action.sa_mask) };
+    // SAFETY: the set is initialised.
+    unsafe { libc::sigdelset(&raw mut action.sa_mask, libc::SIGSYS) };
     action
 }
 

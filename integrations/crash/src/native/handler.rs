@@ -54,12 +54,13 @@ unsafe fn handle(arrived: &Arrived) {
         return unsafe { call(before, arrived) };
     }
     // SAFETY: the caller's promise.
-    unsafe {
-        if !is_end_of_handler(arrived) {
-            record(arrived);
-        }
-        pass_on(before, arrived);
+    let is_end_of_handler = unsafe { is_end_of_handler(arrived) };
+    if !is_end_of_handler {
+        // SAFETY: the caller's promise.
+        unsafe { record(arrived) };
     }
+    // SAFETY: the caller's promise.
+    unsafe { pass_on(before, arrived) };
 }
 
 /// Whether the system drops a signal with the default action: the process has the number 1, and the

@@ -42,7 +42,10 @@ pub(super) unsafe fn pass_on(before: &libc::sigaction, arrived: &Arrived) {
 pub(super) unsafe fn call(before: &libc::sigaction, arrived: &Arrived) {
     let (signal, handler) = (arrived.signal, before.sa_sigaction);
     // SAFETY: the caller's promise.
-    set_mask(unsafe { interrupted_mask(arrived.context).read() } | mask_of(before, signal));
+    let mask = unsafe { interrupted_mask(arrived.context) };
+    // SAFETY: the kernel has filled the mask in.
+    let interrupted = unsafe { mask.read() };
+    set_mask(interrupted | mask_of(before, signal));
     if before.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: the program installed it as a handler of three arguments.
         let handler = unsafe { std::mem::transmute::<usize, Handler>(handler) };
@@ -67,11 +70,13 @@ unsafe fn die_after_return(arrived: &Arrived) {
     }
     set_default(signal);
     set_mask(!0);
-    // SAFETY: the caller's promise. The thread may have waited with another mask (`sigsuspend`).
-    unsafe {
-        *interrupted_mask(arrived.context) &= !bit(signal);
-        send_again(signal, arrived.info);
-    }
+    // SAFETY: the caller's promise.
+    let mask = unsafe { interrupted_mask(arrived.context) };
+    // The thread may have waited with another mask (`sigsuspend`).
+    // SAFETY: the kernel has filled the mask in, and reads it when the handler returns.
+    unsafe { *mask &= !bit(signal) };
+    // SAFETY: the caller's promise.
+    unsafe { send_again(signal, arrived.info) };
 }
 
 /// A process with the number 1 dies only of faults: the system drops the signals that it sends to

@@ -59,10 +59,11 @@ pub(super) unsafe fn interrupts(arrived: &Arrived) -> bool {
     }
     set_mask(!0);
     // SAFETY: the caller's promise.
-    unsafe {
-        *interrupted_mask(arrived.context) |= bit(arrived.signal);
-        send_again(arrived.signal, arrived.info);
-    }
+    let mask = unsafe { interrupted_mask(arrived.context) };
+    // SAFETY: the kernel has filled the mask in, and reads it when the handler returns.
+    unsafe { *mask |= bit(arrived.signal) };
+    // SAFETY: the caller's promise.
+    unsafe { send_again(arrived.signal, arrived.info) };
     true
 }
 
@@ -95,8 +96,10 @@ unsafe fn record_with(mut mine: CrashClaim, arrived: &Arrived) {
         address: arrived.cause.address(),
     };
     for with_stack in [true, false] {
-        // SAFETY: this thread holds the claim. The caller's promise.
-        if unsafe { guarded(|| write(&mut mine, &facts, context, with_stack)) } {
+        // SAFETY: the caller's promise.
+        let body = || unsafe { write(&mut mine, &facts, context, with_stack) };
+        // SAFETY: this thread holds the claim, and the handler's mask blocks the signals.
+        if unsafe { guarded(body) } {
             return;
         }
     }
