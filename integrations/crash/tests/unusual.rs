@@ -5,7 +5,7 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::c_int;
-use test_support::own_process;
+use test_support::{own_process, patience};
 
 use crate::children::{crashed, ran};
 use crate::handlers::handle;
@@ -76,10 +76,15 @@ fn signals_that_are_sent_during_a_recording_are_handled_afterwards() {
             // SAFETY: names the calling thread.
             let target = unsafe { libc::pthread_self() };
             let sender = std::thread::spawn(move || {
-                for _ in 0..2_000 {
-                    // SAFETY: the thread lives until this one has ended.
-                    unsafe { libc::pthread_kill(target, libc::SIGILL) };
-                }
+                // Signals that arrive during a recording are one signal afterwards.
+                let is_enough = || {
+                    for _ in 0..20 {
+                        // SAFETY: the thread lives until this one has ended.
+                        unsafe { libc::pthread_kill(target, libc::SIGILL) };
+                    }
+                    CALLS.load(Ordering::Relaxed) > 1
+                };
+                patience::until(is_enough);
                 IS_DONE.store(true, Ordering::Release);
             });
             while !IS_DONE.load(Ordering::Acquire) {
