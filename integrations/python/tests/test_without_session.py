@@ -40,6 +40,7 @@ class WithoutSession(unittest.TestCase):
         missing = {
             "PROFILER_AGENT": "/no/such/file.so",
             "HOME": "/nonexistent",
+            "LD_LIBRARY_PATH": "",
             "XDG_CACHE_HOME": "/nonexistent",
             **SESSION,
         }
