@@ -30,7 +30,7 @@
 //! # What it costs
 //! While no session runs: one relaxed load per poll. While one runs, a poll costs as much as a
 //! label (`scoped`) or a comparison of thread numbers (`in_flow`). No poll allocates, except the
-//! first one of a thread or of a call site in a session. Records of 80 and 32 bytes make the
+//! first one of a thread or of a call site in a session. Records of 112 and 32 bytes make the
 //! futures larger.
 
 mod in_flow;
