@@ -13,7 +13,7 @@ use super::rows::row;
 use profiler_files::spill::temporary;
 
 /// Number of rows that are sorted in memory at once.
-pub(super) const AT_ONCE: usize = 126_000;
+pub(super) const AT_ONCE: usize = 91_000;
 /// Number of rows that are read from a part at once.
 const READ_AT_ONCE: usize = 64;
 

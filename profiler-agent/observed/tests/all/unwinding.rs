@@ -77,7 +77,7 @@ fn stacks_of(program: &Program) -> Vec<Vec<String>> {
     let thread = ThreadId::new(u64::from(program.header.pid));
     let mut last = 0;
     for sample in &program.samples {
-        let used = sample.head.cpu_ns - last;
+        let used = sample.head.cpu_ns.saturating_sub(last);
         last = sample.head.cpu_ns;
         assert!(process.add(&mut files, thread, &stack(sample, used)));
     }
