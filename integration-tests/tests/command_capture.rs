@@ -161,7 +161,10 @@ fn c11_another_user_gets_no_profile() -> anyhow::Result<()> {
     assert_eq!(asks(NOBODY)?.trim(), "b''");
     let own = asks(0)?;
     // Python quotes bytes with an apostrophe in another way.
-    assert!(own.starts_with("b'ok ") || own.starts_with("b\"ok "), "{own}");
+    assert!(
+        own.starts_with("b'ok ") || own.starts_with("b\"ok "),
+        "{own}"
+    );
     recording.end_with_exit().map(drop)
 }
 

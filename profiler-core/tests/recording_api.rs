@@ -174,7 +174,8 @@ fn traces() {
     let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled, Poll::Ready(carried));
     // Only named: it publishes once for each process.
-    let _: fn(&[(&str, &str)]) -> Result<(), PublishError> = trace::publish_process_context;
+    type Publish = fn(&[(&str, &str)]) -> Result<(), PublishError>;
+    let _: Publish = trace::publish_process_context;
 }
 
 fn labels() -> u32 {

@@ -56,11 +56,10 @@ extern "C" fn count(_: c_int) {
 
 extern "C" fn note_call(_: c_int) {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
-    // SAFETY: a handler may call these functions.
-    unsafe {
-        let file = libc::open(CALLS_FILE.as_ptr(), flags, 0o600);
-        libc::write(file, CALLS_FILE.as_ptr().cast(), 1);
-    }
+    // SAFETY: a handler may call this function, and the name is a C string.
+    let file = unsafe { libc::open(CALLS_FILE.as_ptr(), flags, 0o600) };
+    // SAFETY: a handler may call this function, and the name has a byte.
+    unsafe { libc::write(file, CALLS_FILE.as_ptr().cast(), 1) };
 }
 
 #[test]

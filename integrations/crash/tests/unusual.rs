@@ -75,7 +75,8 @@ fn signals_that_are_sent_during_a_recording_are_handled_afterwards() {
             static IS_DONE: AtomicBool = AtomicBool::new(false);
             // SAFETY: names the calling thread.
             let target = unsafe { libc::pthread_self() };
-            let sender = std::thread::spawn(move || {
+            let builder = std::thread::Builder::new();
+            let sender = builder.spawn(move || {
                 // Signals that arrive during a recording are one signal afterwards.
                 let is_enough = || {
                     for _ in 0..20 {
@@ -90,7 +91,7 @@ fn signals_that_are_sent_during_a_recording_are_handled_afterwards() {
             while !IS_DONE.load(Ordering::Acquire) {
                 spin_loop();
             }
-            sender.join().unwrap();
+            sender.unwrap().join().unwrap();
             exit(if CALLS.load(Ordering::Relaxed) > 1 {
                 7
             } else {
@@ -152,21 +153,23 @@ extern "C" fn go_on() {
 }
 
 extern "C" fn leave(_: c_int) {
+    let context = &raw const ELSEWHERE;
     // SAFETY: the context was made before, and its stack stays.
-    unsafe { libc::setcontext((&raw const ELSEWHERE).cast()) };
+    unsafe { libc::setcontext(context.cast()) };
 }
 
 /// A handler that never returns, as one that calls `siglongjmp`.
 fn handle_by_leaving() {
     let stack = Box::leak(vec![0_u8; 256 * 1024].into_boxed_slice());
-    // SAFETY: makes a context that runs on memory that stays.
-    unsafe {
-        let context: *mut libc::ucontext_t = (&raw mut ELSEWHERE).cast();
-        libc::getcontext(context);
-        (*context).uc_stack.ss_sp = stack.as_mut_ptr().cast();
-        (*context).uc_stack.ss_size = stack.len();
-        libc::makecontext(context, go_on, 0);
-    }
+    let context: *mut libc::ucontext_t = (&raw mut ELSEWHERE).cast();
+    // SAFETY: fills the context in.
+    unsafe { libc::getcontext(context) };
+    // SAFETY: it is filled in, and no other thread uses it.
+    let stack_of_context = unsafe { &mut (*context).uc_stack };
+    stack_of_context.ss_sp = stack.as_mut_ptr().cast();
+    stack_of_context.ss_size = stack.len();
+    // SAFETY: the context has a stack that stays.
+    unsafe { libc::makecontext(context, go_on, 0) };
     let flags = libc::SA_ONSTACK;
     handle(libc::SIGSEGV, leave as *const () as usize, flags);
 }
@@ -188,17 +191,12 @@ fn queue_fault(signal: c_int) {
     // SAFETY: zeros are valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     (info.si_signo, info.si_code) = (signal, 1);
+    let process = std::process::id();
+    // SAFETY: has no arguments.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
+    let (call, info) = (libc::SYS_rt_tgsigqueueinfo, &raw const info);
     // SAFETY: reads the data, and sends the signal to this thread.
-    unsafe {
-        let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
-        libc::syscall(
-            libc::SYS_rt_tgsigqueueinfo,
-            process,
-            thread,
-            signal,
-            &raw const info,
-        );
-    }
+    unsafe { libc::syscall(call, process, thread, signal, info) };
 }
 
 #[test]
@@ -240,11 +238,11 @@ fn the_alternate_stack_of_a_thread_is_freed_with_the_thread() {
         let mut thread = 0;
         let null = std::ptr::null_mut::<libc::c_void>();
         // SAFETY: starts a thread, and waits for it.
-        unsafe {
-            let failed = libc::pthread_create(&raw mut thread, null.cast(), prepare_this, null);
-            assert_eq!(failed, 0);
-            libc::pthread_join(thread, std::ptr::null_mut());
-        }
+        let failed =
+            unsafe { libc::pthread_create(&raw mut thread, null.cast(), prepare_this, null) };
+        assert_eq!(failed, 0);
+        // SAFETY: the thread was started, and is joined once.
+        unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
         if number == 0 {
             first = mappings();
         }

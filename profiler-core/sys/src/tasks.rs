@@ -423,12 +423,12 @@ mod tests {
 
     /// Blocks a signal in the calling thread.
     fn block(signal: libc::c_int) {
-        // SAFETY: changes the mask of this thread only; all zeros are an empty set.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigaddset(&raw mut set, signal);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        }
+        // SAFETY: all zeros are an empty set.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set is initialised.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+        // SAFETY: changes the mask of this thread only.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
     }
 
     #[test]
