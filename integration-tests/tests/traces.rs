@@ -239,8 +239,8 @@ fn the_processor_time_of_each_tenant_in_samples_is_that_of_its_group() -> anyhow
     Ok(())
 }
 
-/// The most processor time in samples at changes of the tenant, in percent, of a run that has enough
-/// samples.
+/// The most processor time in samples at changes of the tenant, in percent, of a run that has
+/// enough samples.
 const MOST_AT_CHANGES: f64 = 10.0;
 
 fn percent(ns: u64, of: u64) -> f64 {

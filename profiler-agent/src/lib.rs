@@ -2,8 +2,9 @@
 //!
 //! A program that is linked with the library, or that loads it with `dlopen`, records its own
 //! markers, labels, counters and groups through the functions that `include/profiler.h` declares
-//! ([`c_api`]), and the package for Python through some more ([`python`]). The first call of a function joins the session whose address is in the environment
-//! ([`joining`]); the process is from then on like one that calls `profiler_child::init()`.
+//! ([`c_api`]), and the package for Python through some more ([`python`]). The first call of a
+//! function joins the session whose address is in the environment ([`joining`]); the process is
+//! from then on like one that calls `profiler_child::init()`.
 //!
 //! # What holds
 //! - Loading the library costs the load itself and a look at the environment. It starts no thread,
@@ -15,8 +16,8 @@
 //!   when it has joined.
 //! - It stays out of programs with an address, memory or thread sanitizer, and of programs with
 //!   more rights than their parent process.
-//! - It prints nothing, unless `MULTIPROCESS_PROFILER_VERBOSE` asks for the reason for which nothing
-//!   is recorded, and catches panics where it joins and leaves, and on its threads. Its
+//! - It prints nothing, unless `MULTIPROCESS_PROFILER_VERBOSE` asks for the reason for which
+//!   nothing is recorded, and catches panics where it joins and leaves, and on its threads. Its
 //!   descriptors are in a table of its own, which the program does not see (since Linux 5.9), and
 //!   are closed by `exec`.
 //!

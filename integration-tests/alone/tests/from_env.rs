@@ -1,10 +1,10 @@
 //! Tests of `Session::from_env`: the value is kept until the end of `main`.
 
-use crate::support::{Application, Place, appears};
+use crate::support::{AppDirectory, Application, appears};
 
 #[test]
 fn without_the_variable_nothing_is_started() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     for value in [None, Some("")] {
         let lines = place.run(value, "guard mark one action variables finish")?;
         assert_eq!(lines[..2], ["not asked for", "default"]);
@@ -16,7 +16,7 @@ fn without_the_variable_nothing_is_started() -> anyhow::Result<()> {
 
 #[test]
 fn the_profile_is_written_when_the_value_is_dropped() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let lines = place.run(Some("out.json,limit=16M"), "guard mark one mark two")?;
     assert_eq!(lines, ["started: Exit"]);
     assert_eq!(place.files()?, ["out.json"]);
@@ -26,7 +26,7 @@ fn the_profile_is_written_when_the_value_is_dropped() -> anyhow::Result<()> {
 
 #[test]
 fn the_options_are_those_of_the_session() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     // A filter that no thread has.
     place.run(Some("out.json,filter=nobody"), "guard mark one")?;
     assert!(place.profile("out.json")?.texts().is_empty());
@@ -38,7 +38,7 @@ fn the_options_are_those_of_the_session() -> anyhow::Result<()> {
 
 #[test]
 fn an_error_starts_nothing_and_names_the_part() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     for (value, part) in [
         ("out.json,limit=64X", "limit=\"64X\""),
         ("out.json,at=never", "at=\"never\""),
@@ -63,7 +63,7 @@ fn an_error_starts_nothing_and_names_the_part() -> anyhow::Result<()> {
 #[test]
 fn a_profile_can_be_written_on_demand_and_the_result_of_the_last_one_is_returned()
 -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let file = place.path("out.json");
     let words = "guard mark one save line mark two finish";
     let mut application = Application::start(place.command(Some("out.json"), words))?;
@@ -79,7 +79,7 @@ fn a_profile_can_be_written_on_demand_and_the_result_of_the_last_one_is_returned
 
 #[test]
 fn each_signal_writes_a_profile_while_recording_goes_on() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let file = place.path("out.json");
     let words = "guard mark one line mark two line mark three";
     let mut application = Application::start(place.command(Some("out.json,at=signal"), words))?;
@@ -106,7 +106,7 @@ fn each_signal_writes_a_profile_while_recording_goes_on() -> anyhow::Result<()> 
 
 #[test]
 fn a_signal_before_the_end_is_not_lost_and_one_after_it_does_no_harm() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let words = "guard mark one signal finish action signal mark two";
     let lines = place.run(Some("out.json,at=signal"), words)?;
     let written = format!("written: {}", place.path("out.json").display());
@@ -120,7 +120,7 @@ fn a_signal_before_the_end_is_not_lost_and_one_after_it_does_no_harm() -> anyhow
 
 #[test]
 fn a_signal_that_the_program_uses_is_left_to_it() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     for (treatment, action) in [
         ("handle", "handled"),
         ("ignore", "ignored"),
@@ -138,7 +138,7 @@ fn a_signal_that_the_program_uses_is_left_to_it() -> anyhow::Result<()> {
 
 #[test]
 fn after_the_time_the_profile_is_written_and_recording_ends() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let words = "guard await-end exists out.json mark late save finish";
     let lines = place.run(Some("out.json,at=0.01s"), words)?;
     let written = format!("written: {}", place.path("out.json").display());
@@ -150,7 +150,7 @@ fn after_the_time_the_profile_is_written_and_recording_ends() -> anyhow::Result<
 
 #[test]
 fn a_program_that_ends_before_the_time_has_a_profile() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     place.run(Some("out.json,at=3600s"), "guard mark one")?;
     assert_eq!(place.profile("out.json")?.texts(), ["one"]);
     Ok(())
@@ -158,7 +158,7 @@ fn a_program_that_ends_before_the_time_has_a_profile() -> anyhow::Result<()> {
 
 #[test]
 fn a_forked_process_neither_writes_the_profile_nor_ends_the_session() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     for at in ["exit", "3600s"] {
         let (value, file) = (format!("{at}.json,at={at}"), format!("{at}.json"));
         let words = format!("guard mark one fork exists {file} mark two save");
@@ -174,7 +174,7 @@ fn a_forked_process_neither_writes_the_profile_nor_ends_the_session() -> anyhow:
 
 #[test]
 fn in_a_forked_process_the_signal_has_its_default_action() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let lines = place.run(
         Some("out.json,at=signal"),
         "guard mark one fork-signal finish",
@@ -187,7 +187,7 @@ fn in_a_forked_process_the_signal_has_its_default_action() -> anyhow::Result<()>
 #[test]
 fn processes_below_a_program_that_begins_with_one_thread_are_in_its_profile() -> anyhow::Result<()>
 {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let words = "guard mark above run join mark below variables";
     let lines = place.run(Some("out.json"), words)?;
     let variables = "MULTIPROCESS_PROFILER_SESSION";
@@ -203,7 +203,7 @@ fn processes_below_a_program_that_begins_with_one_thread_are_in_its_profile() ->
 #[test]
 fn processes_below_a_program_that_begins_with_threads_write_profiles_of_their_own()
 -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let words = "guard threads mark above run guard mark below";
     place.run(Some("%p.json"), words)?;
     let files = place.files()?;

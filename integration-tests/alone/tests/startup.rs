@@ -5,11 +5,11 @@ use std::process::Stdio;
 use profiler_parent::Session;
 use test_support::own_process;
 
-use crate::support::{Application, Place, appears, run};
+use crate::support::{AppDirectory, Application, appears, run};
 
 #[test]
 fn without_the_variable_it_does_what_a_child_does() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let lines = place.run(None, "init mark one action finish exit")?;
     assert_eq!(lines, ["NoParent", "default", "nothing written"]);
     assert!(place.files()?.is_empty());
@@ -18,7 +18,7 @@ fn without_the_variable_it_does_what_a_child_does() -> anyhow::Result<()> {
 
 #[test]
 fn the_profile_is_written_at_the_end_of_main_and_in_exit() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     for (file, end) in [("main.json", ""), ("exit.json", "exit")] {
         let words = format!("init mark one {end}");
         assert_eq!(place.run(Some(file), &words)?, ["Started"]);
@@ -30,7 +30,7 @@ fn the_profile_is_written_at_the_end_of_main_and_in_exit() -> anyhow::Result<()>
 
 #[test]
 fn a_profile_that_is_finished_earlier_is_not_written_again() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let words = "init mark one finish mark two finish exit";
     let lines = place.run(Some("out.json"), words)?;
     let written = format!("written: {}", place.path("out.json").display());
@@ -41,7 +41,7 @@ fn a_profile_that_is_finished_earlier_is_not_written_again() -> anyhow::Result<(
 
 #[test]
 fn a_signal_writes_the_profile_and_the_exit_does_not() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let words = "init mark one line mark two exit";
     let mut application = Application::start(place.command(Some("out.json,at=signal"), words))?;
     assert_eq!(application.line()?, "Started");
@@ -64,7 +64,7 @@ fn a_signal_writes_the_profile_and_the_exit_does_not() -> anyhow::Result<()> {
 
 #[test]
 fn a_forked_process_exits_without_writing_the_profile() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let words = "init mark one fork exists out.json mark two exit";
     assert_eq!(place.run(Some("out.json"), words)?, ["Started", "false"]);
     assert_eq!(place.profile("out.json")?.texts(), ["one", "two"]);
@@ -73,7 +73,7 @@ fn a_forked_process_exits_without_writing_the_profile() -> anyhow::Result<()> {
 
 #[test]
 fn the_processes_below_are_in_the_profile() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let lines = place.run(Some("out.json"), "init mark above run join mark below exit")?;
     assert_eq!(lines, ["Started", "Recording"]);
     let profile = place.profile("out.json")?;
@@ -87,7 +87,7 @@ fn the_processes_below_are_in_the_profile() -> anyhow::Result<()> {
 
 #[test]
 fn a_value_that_is_not_understood_leaves_the_program_alone() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let lines = place.run(Some("out.json,limit=64X"), "init mark one exit")?;
     assert!(lines[0].starts_with("Off(Startup("), "{lines:?}");
     assert!(place.files()?.is_empty());
@@ -97,7 +97,7 @@ fn a_value_that_is_not_understood_leaves_the_program_alone() -> anyhow::Result<(
 #[test]
 fn a_process_of_a_session_starts_none_of_its_own() -> anyhow::Result<()> {
     own_process!();
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let session = Session::builder().start()?;
     let mut spawned = place.command(Some("own.json"), "join mark spawned variables exit");
     spawned.stdout(Stdio::piped());

@@ -19,9 +19,9 @@ const VARIABLES: [&str; 4] = [
 ];
 
 /// A directory in which the application runs.
-pub(crate) struct Place(TempDir);
+pub(crate) struct AppDirectory(TempDir);
 
-impl Place {
+impl AppDirectory {
     pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self(tempfile::tempdir()?))
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use crate::support::{Place, run};
+use crate::support::{AppDirectory, run};
 
 /// Adds the variable that asks for the reason.
 fn verbose(mut command: Command) -> Command {
@@ -24,7 +24,7 @@ fn reason(command: Command) -> anyhow::Result<String> {
 
 #[test]
 fn the_reason_is_one_line_and_only_on_request() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     place.run(None, "init exit")?; // prints nothing
     let line = reason(place.command(None, "init exit"))?;
     assert!(line.contains("off: no session"), "{line}");
@@ -36,7 +36,7 @@ fn the_reason_is_one_line_and_only_on_request() -> anyhow::Result<()> {
 
 #[test]
 fn each_reason_is_named() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let line = reason(place.command(Some("out.json,limit=64X"), "init exit"))?;
     assert!(line.contains("limit=\"64X\""), "{line}");
     let line = reason(place.command(Some("missing/out.json"), "init exit"))?;
@@ -56,7 +56,7 @@ fn each_reason_is_named() -> anyhow::Result<()> {
 
 #[test]
 fn a_program_that_records_prints_nothing() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let (lines, errors) = run(verbose(
         place.command(Some("out.json"), "init mark one exit"),
     ))?;
@@ -66,7 +66,7 @@ fn a_program_that_records_prints_nothing() -> anyhow::Result<()> {
 
 #[test]
 fn a_profile_that_cannot_be_written_at_the_exit_is_told() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     std::fs::create_dir(place.path("gone"))?;
     let mut command = verbose(place.command(Some("gone/out.json"), "init line exit"));
     command
@@ -87,7 +87,7 @@ fn a_profile_that_cannot_be_written_at_the_exit_is_told() -> anyhow::Result<()> 
 
 #[test]
 fn a_closed_standard_error_does_no_harm() -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let place = AppDirectory::new()?;
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
     for errors in [Stdio::from(writer), Stdio::from(File::open("/dev/null")?)] {

@@ -86,7 +86,8 @@
 //!
 //! # Costs
 //! A program that does not crash has no cost, except for 32 KiB of the session's memory, about
-//! 120 KiB of its own, and 64 KiB per prepared thread. A crash takes about a millisecond.
+//! 120 KiB of its own, and 64 KiB per prepared thread. A crash takes about as long as it takes to
+//! unwind its stack.
 //!
 //! Linux on x86-64 and aarch64. On other systems, and without the feature `enabled`, the functions
 //! do nothing.

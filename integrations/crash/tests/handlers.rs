@@ -74,16 +74,21 @@ fn a_handler_that_asks_for_one_call_is_called_once() {
     assert_eq!(ended.calls, 1);
 }
 
+/// Sends signals whose handler returns.
+fn survive_aborts(times: u32) {
+    for _ in 0..times {
+        // SAFETY: the handler returns.
+        unsafe { libc::raise(libc::SIGABRT) };
+    }
+}
+
 #[test]
 fn a_program_that_survives_its_faults_goes_on_and_its_verdict_is_unchanged() {
     own_process!();
     let ended = crashed(
         || handle(libc::SIGABRT, count as *const () as usize, 0),
         || {
-            for _ in 0..300 {
-                // SAFETY: the handler returns.
-                unsafe { libc::raise(libc::SIGABRT) };
-            }
+            survive_aborts(300);
             assert_eq!(CALLS.load(Ordering::Relaxed), 300);
             exit(7);
         },
@@ -101,10 +106,7 @@ fn after_many_faults_that_the_program_survived_a_crash_is_recorded() {
     let ended = crashed(
         || handle(libc::SIGABRT, count as *const () as usize, 0),
         || {
-            for _ in 0..300 {
-                // SAFETY: the handler returns.
-                unsafe { libc::raise(libc::SIGABRT) };
-            }
+            survive_aborts(300);
             fall(0x80);
         },
     );

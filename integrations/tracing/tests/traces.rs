@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::support::on_a_thread;
 
 /// What a library for traces keeps for a span.
-struct Known(TraceContext);
+struct SpanTrace(TraceContext);
 
 /// Stands for such a library: spans called "request" begin traces, those called "step" are spans in
 /// them, and it does not know others.
@@ -29,8 +29,8 @@ fn context(trace: u8, span: u8) -> TraceContext {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Library {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, spans: Context<'_, S>) {
         let known = match attributes.metadata().name() {
-            "request" => Known(context(1, 1)),
-            "step" => Known(context(1, 2)),
+            "request" => SpanTrace(context(1, 1)),
+            "step" => SpanTrace(context(1, 2)),
             _ => return,
         };
         spans.span(id).unwrap().extensions_mut().insert(known);

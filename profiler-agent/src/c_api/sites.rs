@@ -152,9 +152,9 @@ pub unsafe extern "C" fn mpprof_site_open(site: *const mpprof_site) -> c_int {
 /// Records an instant of a site, with a text if it is not null.
 ///
 /// # Safety
-/// `site` is null, or a static that only the macros and these functions use. Its name and `text` are
-/// null or texts that end with a zero. The name never changes, and no other thread changes the text
-/// during the call.
+/// `site` is null, or a static that only the macros and these functions use. Its name and `text`
+/// are null or texts that end with a zero. The name never changes, and no other thread changes the
+/// text during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mpprof_site_marker(site: *const mpprof_site, text: *const c_char) {
     // SAFETY: the caller's condition.

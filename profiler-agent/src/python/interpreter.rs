@@ -1,9 +1,9 @@
 //! The functions of CPython that this library calls, of its stable interface.
 //!
 //! They are looked up in the process, because a program that is not Python does not have them.
-//! Invariants: all of them are called with the interpreter's lock held ([`Locked`]) and with objects
-//! that are alive ([`Live`]); an error that one of them sets is cleared here, except that of a
-//! function in Python.
+//! Invariants: all of them are called with the interpreter's lock held ([`Locked`]) and with
+//! objects that are alive ([`Live`]); an error that one of them sets is cleared here, except that
+//! of a function in Python.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};

@@ -1,11 +1,11 @@
 //! `span` and `marker` of the Python package as functions of the interpreter, for CPython.
 //!
-//! The package calls [`mpprof_python_functions`] through `ctypes`, once, and gets two functions that
-//! the interpreter calls directly. They record what is frequent: a name and no fields, or a span
-//! with fields, while a session runs. Everything else they pass to the functions in Python that they
-//! replace. They use the stable interface of CPython ([`interpreter`]), so one library serves all
-//! versions. Invariants: all functions are called with the interpreter's lock held; none raises an
-//! error of its own; the first interpreter of a process has them, and others do without.
+//! The package calls [`mpprof_python_functions`] through `ctypes`, once, and gets two functions
+//! that the interpreter calls directly. They record what is frequent: a name and no fields, or a
+//! span with fields, while a session runs. Everything else they pass to the functions in Python
+//! that they replace. They use the stable interface of CPython ([`interpreter`]), so one library
+//! serves all versions. Invariants: all functions are called with the interpreter's lock held; none
+//! raises an error of its own; the first interpreter of a process has them, and others do without.
 
 #![allow(unsafe_code)]
 
@@ -30,11 +30,11 @@ use crate::c_api::markers::add_if_recording;
 const HEAD_BYTES: usize = 2 * size_of::<usize>();
 
 /// What the functions need, from the first call of [`mpprof_python_functions`] on.
-static STATE: OnceLock<State> = OnceLock::new();
+static FUNCTIONS: OnceLock<PythonFunctions> = OnceLock::new();
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The interpreter, and the functions in Python that these functions replace.
-struct State {
+struct PythonFunctions {
     python: Interpreter,
     span_type: Live,
     span: Live,
@@ -44,9 +44,9 @@ struct State {
 }
 
 // SAFETY: the objects are used with the interpreter's lock held only, see `Locked`.
-unsafe impl Send for State {}
+unsafe impl Send for PythonFunctions {}
 // SAFETY: as above.
-unsafe impl Sync for State {}
+unsafe impl Sync for PythonFunctions {}
 
 /// Returns a tuple of the functions `span` and `marker`, or null if this interpreter does without.
 ///
@@ -93,7 +93,7 @@ unsafe fn make(replaced: [Option<Live>; 3]) -> Option<*mut Object> {
         });
         (span_type, co_flags)
     };
-    let state = STATE.get_or_init(|| State {
+    let state = FUNCTIONS.get_or_init(|| PythonFunctions {
         python,
         span_type,
         span,
@@ -118,6 +118,23 @@ static MARKER: Method = Method::new(
     c"Records an instant.",
 );
 
+/// What a call of one of the functions has. `None` before [`mpprof_python_functions`] has returned.
+///
+/// # Safety
+/// The interpreter has called one of the functions with these arguments, and holds its lock.
+unsafe fn called<'c>(
+    values: *const *mut Object,
+    positional: isize,
+    names: *mut Object,
+) -> Option<(&'static PythonFunctions, Locked<'static>, Arguments<'c>)> {
+    let state = FUNCTIONS.get()?;
+    // SAFETY: the caller's promise.
+    let python = unsafe { state.python.locked() };
+    // SAFETY: the caller's promise.
+    let arguments = unsafe { Arguments::new(python, values, positional, names) };
+    Some((state, python, arguments))
+}
+
 /// `span(name, **fields)`.
 unsafe extern "C" fn span_called(
     _: *mut Object,
@@ -125,13 +142,10 @@ unsafe extern "C" fn span_called(
     positional: isize,
     names: *mut Object,
 ) -> *mut Object {
-    let Some(state) = STATE.get() else {
+    // SAFETY: the interpreter calls with its lock held, and has passed the arguments.
+    let Some((state, python, arguments)) = (unsafe { called(values, positional, names) }) else {
         return ptr::null_mut();
     };
-    // SAFETY: the interpreter calls with its lock held.
-    let python = unsafe { state.python.locked() };
-    // SAFETY: the interpreter has passed the arguments.
-    let arguments = unsafe { Arguments::new(python, values, positional, names) };
     state
         .span(python, &arguments)
         .map_or_else(|| python.call(state.span, &arguments), Owned::into_ptr)
@@ -144,13 +158,10 @@ unsafe extern "C" fn marker_called(
     positional: isize,
     names: *mut Object,
 ) -> *mut Object {
-    let Some(state) = STATE.get() else {
+    // SAFETY: the interpreter calls with its lock held, and has passed the arguments.
+    let Some((state, python, arguments)) = (unsafe { called(values, positional, names) }) else {
         return ptr::null_mut();
     };
-    // SAFETY: the interpreter calls with its lock held.
-    let python = unsafe { state.python.locked() };
-    // SAFETY: the interpreter has passed the arguments.
-    let arguments = unsafe { Arguments::new(python, values, positional, names) };
     match name_of(python, &arguments) {
         Some((_, text)) if arguments.names().is_none() => {
             // SAFETY: the text ends with a zero, and lives as long as the argument.
@@ -173,7 +184,7 @@ fn name_of(python: Locked<'_>, arguments: &Arguments<'_>) -> Option<(Live, *cons
     Some((*name, python.text(*name)?))
 }
 
-impl State {
+impl PythonFunctions {
     /// A span that is recorded at its start and at its end; `None` if the function in Python must
     /// make it: in a coroutine or a generator, it is one interval.
     fn span<'a>(&self, python: Locked<'a>, arguments: &Arguments<'_>) -> Option<Owned<'a>> {

@@ -1,7 +1,7 @@
 //! The type of spans: an interval that is recorded at its start and at its end, by a `with` block.
 //!
-//! Invariant: an end is recorded on the thread of the start and into the same memory, so a span that
-//! was open at a fork is not ended in the forked child.
+//! Invariant: an end is recorded on the thread of the start and into the same memory, so a span
+//! that was open at a fork is not ended in the forked child.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -11,7 +11,7 @@ use profiler_core::marker::MarkerOptions;
 use profiler_core::session;
 
 use super::interpreter::{CallKind, Live, Locked, Method, Object, Owned, TypeSlot, TypeSpec};
-use super::{CodeFlags, STATE};
+use super::{CodeFlags, FUNCTIONS};
 use crate::c_api::markers::add_if_recording;
 
 /// Flags of the code of generators, coroutines and asynchronous generators.
@@ -80,7 +80,7 @@ pub(super) fn make<'a>(
 
 /// `__enter__`: records the start, and returns the span.
 unsafe extern "C" fn enter(object: *mut Object, _: *mut Object) -> *mut Object {
-    let Some(state) = STATE.get() else {
+    let Some(state) = FUNCTIONS.get() else {
         return ptr::null_mut();
     };
     // SAFETY: the interpreter calls with its lock held.
@@ -105,7 +105,7 @@ unsafe extern "C" fn enter(object: *mut Object, _: *mut Object) -> *mut Object {
 
 /// `__exit__`: records the end, and lets an error of the block pass.
 unsafe extern "C" fn exit(object: *mut Object, _: *const *mut Object, _: isize) -> *mut Object {
-    let Some(state) = STATE.get() else {
+    let Some(state) = FUNCTIONS.get() else {
         return ptr::null_mut();
     };
     // SAFETY: the interpreter calls with its lock held.
@@ -125,7 +125,7 @@ unsafe extern "C" fn exit(object: *mut Object, _: *const *mut Object, _: isize) 
 
 /// Frees a span.
 unsafe extern "C" fn dealloc(object: *mut Object) {
-    let Some(state) = STATE.get() else { return };
+    let Some(state) = FUNCTIONS.get() else { return };
     // SAFETY: the interpreter calls with its lock held.
     let python = unsafe { state.python.locked() };
     // SAFETY: an object of the type, to which there is no reference any more.

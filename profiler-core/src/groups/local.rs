@@ -69,8 +69,6 @@ struct Own {
     group: Option<&'static Registered>,
     /// How often the thread had been named when `group` was found.
     named: u32,
-    /// The tag of the session's pool.
-    tag: u64,
 }
 
 /// The initial value of a stopwatch. A template, because a small stack may have no room for the
@@ -177,7 +175,6 @@ impl Own {
             epoch: 0,
             group: None,
             named: 0,
-            tag: 0,
         }
     }
 
@@ -187,7 +184,6 @@ impl Own {
         self.epoch = epoch_of(word);
         self.group = None;
         let _ = label::carried(); // the thread's place, where samples find its group
-        self.tag = pool_tag();
     }
 
     /// Lets the thread's samples carry its innermost group.
@@ -204,8 +200,9 @@ impl Own {
     fn carry_entered(&self) {
         self.carry();
         let group = self.watch.innermost();
-        if let Some(group) = group.filter(|group| !belongs_to(group.word(), self.tag)) {
-            carry_first(group, self.tag);
+        let tag = pool_tag();
+        if let Some(group) = group.filter(|group| !belongs_to(group.word(), tag)) {
+            carry_first(group, tag);
         }
     }
 

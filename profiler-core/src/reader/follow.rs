@@ -443,8 +443,8 @@ impl<S: ByteSource> Follower<S> {
         Ok(thread.filter(|_| generation == chunk.generation))
     }
 
-    /// Delivers copied entries, which follow others that have stated `trace` last. Returns the trace
-    /// that is stated last now.
+    /// Delivers copied entries, which follow others that have stated `trace` last. Returns the
+    /// trace that is stated last now.
     fn decode(
         &mut self,
         thread: &ThreadInfo,

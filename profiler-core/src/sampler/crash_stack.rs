@@ -2,9 +2,9 @@
 //!
 //! Called by `marker::crash`. The handler copies the stack, as a sample does, and unwinds the copy
 //! itself: no other thread of a process that dies can be trusted to do it. Invariants: nothing here
-//! allocates, takes a lock or waits, as far as the unwinder does not panic; the stack is only read where the system reports it as
-//! readable; any registers and words are accepted. It runs on a stack of the profiler's own, which
-//! has room for the unwinder.
+//! allocates, takes a lock or waits, as far as the unwinder does not panic; the stack is only read
+//! where the system reports it as readable; any registers and words are accepted. It runs on a
+//! stack of the profiler's own, which has room for the unwinder.
 
 #![allow(unsafe_code)]
 
@@ -104,8 +104,9 @@ fn modules() -> Option<Arc<ModuleSnapshot>> {
     })
 }
 
-/// Gives the modules back. The sampler's thread keeps them longer, see `self_unwind`; should it not,
-/// they are leaked: the last drop would call the allocator, in which the thread may have crashed.
+/// Gives the modules back. The sampler's thread keeps them longer, see `self_unwind`; should it
+/// not, they are leaked: the last drop would call the allocator, in which the thread may have
+/// crashed.
 fn give_back(modules: Arc<ModuleSnapshot>) {
     if Arc::strong_count(&modules) == 1 {
         std::mem::forget(modules);

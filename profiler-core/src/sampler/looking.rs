@@ -269,8 +269,9 @@ impl Looking {
         }
     }
 
-    /// Ends the recorded wait of a thread, and records the place where it waits now. `context` shows
-    /// for whom it waits; `is_same` is true if the thread has not run since the recorded wait.
+    /// Ends the recorded wait of a thread, and records the place where it waits now. `context`
+    /// shows for whom it waits; `is_same` is true if the thread has not run since the recorded
+    /// wait.
     fn record_new_wait(
         &self,
         recorder: &mut SampleRecorder,

@@ -63,6 +63,7 @@ native! {
     pub(crate) mod self_unwind;
     mod kept_process;
     mod known_stacks;
+    mod look_pace;
     mod looking;
     mod modules;
     mod notices;

@@ -16,17 +16,15 @@
 //! ```
 //!
 //! Invariants: nothing is read of another process that gets the number of this one; each processor
-//! time is recorded once; the time between two looks is at least [`PAUSE`], and on average at least
-//! [`SHARE`] times what a look takes, or [`frequent_pause`] while threads run and wait in turn.
-//! After a look that had to leave out threads, it is at least [`SHARE_OF_PART`] times what that
-//! look took.
+//! time is recorded once; looks are as far apart as `look_pace` says.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
-use super::alternation::{Alternation, FREQUENT, frequent_pause};
+use super::alternation::frequent_pause;
 use super::covered_time::CoveredTime;
 use super::kept_process::{KeptProcess, OpenProcess};
+use super::look_pace::LookPace;
 use super::observed::{ObservedFiles, ObservedProcess};
 use super::observed_clock::ObservedClock;
 use super::observed_counters::ObservedCounters;
@@ -35,7 +33,7 @@ use super::observed_look::{
 };
 use super::observed_place::ObservedPlace;
 use super::observed_threads::{GoneRows, ObservedThread, ThreadTable};
-use super::schedule::{now, random_part};
+use super::schedule::now;
 use super::targets::listing_pause;
 use crate::ids::ThreadId;
 use crate::params::{Features, SessionParams};
@@ -44,23 +42,12 @@ use crate::sys::native::timer;
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// The shortest time between two looks. The reader's are further apart and have jitter.
-const PAUSE: Duration = Duration::from_millis(2);
 /// The shortest time between two values of the counters.
 const COUNTS: Duration = Duration::from_millis(10);
-/// The average time between two looks, as a multiple of the time that a look takes.
-const SHARE: u32 = 100;
-/// The least time to the next look if a look had to leave out threads, as such a multiple.
-const SHARE_OF_PART: u32 = 10;
-/// The average time between two passes of the reader.
-const PASS: Duration = Duration::from_millis(20);
-/// The weights of the last look in the average cost of looks are 1 of these numbers: the first if
-/// it was more expensive. A first look reads unwinding tables, and must not make the next looks
-/// rare.
-const COST_LOOKS: (u32, u32) = (8, 2);
 /// The processor time that a process may use for its end, in nanoseconds: if it has used no more
 /// since its clock was last read, its threads have waited until then.
 const END_NS: u64 = 1_000_000;
+
 /// A thread that has taken a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledThread {
@@ -118,20 +105,11 @@ pub struct ObservedThreads {
     clock: ObservedClock,
     /// Whether a thread may have run since it was looked at.
     needs_look: bool,
-    /// The earliest time of the next look.
-    next_look: Instant,
+    pace: LookPace,
     /// The earliest time of the next values of the counters.
     next_count: Instant,
-    /// The time that a look takes, on average over the last ones.
-    look_cost: Duration,
     next_list: Instant,
     listing_cost: Duration,
-    began_look: Instant,
-    /// The processor time of the reader when it began.
-    began_at: Duration,
-    /// The part of the look's time that was spent on finding out for whom threads wait. It has a
-    /// limit of its own.
-    looking_up: Duration,
     /// The thread after which the next look goes on.
     looked_last: ThreadId,
     /// Where the program was at the first look.
@@ -139,9 +117,6 @@ pub struct ObservedThreads {
     /// Whether another program was executed in place of this one.
     is_replaced: bool,
     taken: LookTaken,
-    /// Whether the last look had to leave out threads.
-    is_part: bool,
-    alternation: Alternation,
     is_refused: bool,
     gone: GoneRows,
     /// Processor time that looks have recorded without stacks.
@@ -178,20 +153,14 @@ impl ObservedThreads {
             has_time_of_all: params.features.contains(Features::CPU_ALL_THREADS),
             clock: ObservedClock::new(&place),
             needs_look: true,
-            next_look: now(),
+            pace: LookPace::new(),
             next_count: now(),
-            look_cost: Duration::ZERO,
             next_list: now(),
             listing_cost: Duration::ZERO,
-            began_look: now(),
-            began_at: Duration::ZERO,
-            looking_up: Duration::ZERO,
             looked_last: ThreadId::new(0),
             program: None,
             is_replaced: false,
             taken: LookTaken::default(),
-            is_part: false,
-            alternation: Alternation::default(),
             is_refused: false,
             gone: GoneRows::default(),
             stackless_ns: 0,
@@ -322,19 +291,11 @@ impl ObservedThreads {
         self.needs_look && self.is_periodic && !self.is_replaced && self.place.start.is_some()
     }
 
-    /// Whether a look is due. To be called once in a pass. If looks take long, not every pass has
-    /// one: the passes are chosen at random. If the time to the next look depended on what the last
-    /// look has found, short waits would get a part of the time of long ones, or the reverse.
+    /// Whether a look is due. To be called once in a pass, and once between two passes if looks are
+    /// frequent.
     #[must_use]
-    pub fn is_look_due(&self) -> bool {
-        let part = random_part(Timestamp::now());
-        let is_chosen = if self.alternates() {
-            frequent_pause(self.look_cost).mul_f64(part) < FREQUENT
-        } else {
-            self.look_cost.saturating_mul(SHARE).mul_f64(part) < PASS
-        };
-        let is_chosen = self.is_part || is_chosen;
-        self.needs_look() && is_chosen && now() >= self.next_look
+    pub fn is_look_due(&mut self) -> bool {
+        self.needs_look() && self.pace.is_due()
     }
 
     /// The processor time of the calling thread so far, which looks at threads.
@@ -349,10 +310,11 @@ impl ObservedThreads {
         frequent_pause(cost)
     }
 
-    /// Whether threads run and wait in turn. Looks at them are [`Self::frequent_pause`] apart.
+    /// Whether looks between the passes are needed, on average [`Self::frequent_pause`] apart,
+    /// because threads run and wait in turn.
     #[must_use]
-    pub fn alternates(&self) -> bool {
-        self.looks && self.alternation.is_found(now())
+    pub fn needs_frequent_looks(&self) -> bool {
+        self.pace.is_frequent(now())
     }
 
     /// Begins a look: reads states and counters, and copies stacks. True if there is anything to
@@ -363,9 +325,7 @@ impl ObservedThreads {
         budget: &mut LookBudget,
         help: &mut dyn LookHelp,
     ) -> bool {
-        self.began_look = now();
-        self.began_at = reader_time();
-        self.next_look = self.began_look + PAUSE;
+        let moment = self.pace.begin();
         self.taken = LookTaken::default();
         let Some(mut open) = self.process.open(&self.place) else {
             return false;
@@ -375,8 +335,8 @@ impl ObservedThreads {
             return false;
         }
         let other = &open.process;
-        if self.began_look >= self.next_count {
-            self.next_count = self.began_look + COUNTS;
+        if moment >= self.next_count {
+            self.next_count = moment + COUNTS;
             self.count(process, other);
         }
         if self.looks {
@@ -386,13 +346,13 @@ impl ObservedThreads {
             self.needs_look = false;
         }
         if self.taken.is_empty() {
-            self.pause();
+            self.pace.end();
         } else if open.read_again() && self.has_other_program(&open) {
             // The stacks that were copied may be those of another program.
             self.leave(process);
             return false;
         }
-        let has_next = self.needs_look || self.alternates();
+        let has_next = self.needs_look || self.needs_frequent_looks();
         self.process.keep(open, has_next);
         !self.taken.is_empty()
     }
@@ -401,21 +361,6 @@ impl ObservedThreads {
     fn has_other_program(&mut self, open: &OpenProcess) -> bool {
         let place = open.process.program();
         *self.program.get_or_insert(place) != place
-    }
-
-    fn pause(&mut self) {
-        let cost = reader_time().saturating_sub(self.began_at);
-        let cost = cost.saturating_sub(std::mem::take(&mut self.looking_up));
-        let is_more = cost > self.look_cost;
-        let looks = if is_more { COST_LOOKS.0 } else { COST_LOOKS.1 };
-        self.look_cost = (self.look_cost * (looks - 1) + cost) / looks;
-        let after_part = cost.saturating_mul(SHARE_OF_PART);
-        let pause = if self.is_part {
-            after_part.max(PAUSE)
-        } else {
-            PAUSE
-        };
-        self.next_look = self.began_look + pause;
     }
 
     /// Notes that the process has executed another program: nothing more is recorded.
@@ -473,7 +418,7 @@ impl ObservedThreads {
         (budget, help): (&mut LookBudget, &mut dyn LookHelp),
     ) {
         let since = self.clock.since;
-        let moment = self.began_look;
+        let moment = self.pace.began();
         let is_quiet = self.clock.until.is_some();
         let (last, times) = (self.looked_last, self.times);
         let all = &mut self.threads.all;
@@ -501,12 +446,9 @@ impl ObservedThreads {
                 .take((process, other), (tid, thread), times, (budget, help));
             self.looked_last = tid;
         }
-        self.is_part = budget.is_spent();
         self.is_refused |= self.taken.is_refused;
-        if self.taken.alternates {
-            self.alternation.note(moment);
-        }
-        self.looking_up = self.taken.looking_up;
+        let (alternates, looking_up) = (self.taken.alternates, self.taken.looking_up);
+        self.pace.note(budget.is_spent(), alternates, looking_up);
         self.skipped_ns = self.skipped_ns.saturating_add(self.taken.skipped_ns);
         self.needs_look = all
             .values()
@@ -525,11 +467,11 @@ impl ObservedThreads {
         let since = self.clock.since;
         let mut all = self.threads.all.values();
         self.needs_look = all.any(|thread| !thread.waits.was_seen_since(since));
-        if !self.needs_look && !self.alternates() {
+        if !self.needs_look && !self.needs_frequent_looks() {
             self.process.close();
         }
         self.stackless_ns = self.stackless_ns.saturating_add(recorded);
-        self.pause();
+        self.pace.end();
     }
 
     /// Whether the system has refused to show where a thread waits, or its stack, since the last

@@ -1,5 +1,5 @@
-//! Stands for the module `process_context` where no process publishes a context: on other systems than
-//! Linux, and without the engine.
+//! Stands for the module `process_context` where no process publishes a context: on other systems
+//! than Linux, and without the engine.
 
 use super::publish_error::PublishError;
 

@@ -150,7 +150,8 @@ fn map(length: usize) -> io::Result<(*mut u8, bool)> {
     }
 }
 
-/// Names the mapping; false if the system has no names of mappings. Readers find it by its file, too.
+/// Names the mapping; false if the system has no names of mappings. Readers find it by its file,
+/// too.
 fn name(place: *mut u8, length: usize) -> bool {
     let arguments = [
         libc::PR_SET_VMA_ANON_NAME as libc::c_ulong,

@@ -19,10 +19,10 @@
 //! have survived it, because the others follow from it; otherwise the latest.
 //!
 //! If a signal about an error of the process itself has ended it, and no panic is known to be the
-//! cause, the verdict names the latest crash that the process has recorded and that agrees with that
-//! signal: it has the same one, or is a fault in memory before an abort, as the standard library
-//! reports an overflow of the stack. If the end is not known and no panic is named, the verdict says
-//! *after* the latest crash.
+//! cause, the verdict names the latest crash that the process has recorded and that agrees with
+//! that signal: it has the same one, or is a fault in memory before an abort, as the standard
+//! library reports an overflow of the stack. If the end is not known and no panic is named, the
+//! verdict says *after* the latest crash.
 
 use profiler_core::internal::reader::{ByteSource, PanicInfo, PoolReader, Snapshot};
 use profiler_gecko::model::CrashInfo;

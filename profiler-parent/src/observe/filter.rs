@@ -14,7 +14,8 @@ pub const ALL_GROUPS: &str = "*";
 /// character.
 ///
 /// Not to be confused with [`SessionBuilder::filter`](crate::SessionBuilder::filter), which decides
-/// which threads are recorded at all. An observer receives nothing of a thread that is not recorded.
+/// which threads are recorded at all. An observer receives nothing of a thread that is not
+/// recorded.
 ///
 /// ```
 /// use std::time::Duration;

@@ -118,7 +118,7 @@ pub(super) fn spawn_child(
 ) -> Result<ProfiledChild, SpawnError> {
     pass_address(starter.command(), address);
     let key = pool::new_id()?;
-    let place = Place {
+    let place = ReservedPool {
         context,
         supervisor,
         key,
@@ -149,22 +149,22 @@ pub(super) fn spawn_child(
     spawned
 }
 
-/// The place of a child in the session's memory. It is given back when this is dropped, also by a
+/// The pool that is reserved for a child. It is given back when this is dropped, also by a
 /// panic of the library that starts the child.
-struct Place<'a> {
+struct ReservedPool<'a> {
     context: &'a SupervisorContext,
     supervisor: &'a SupervisorHandle,
     key: PoolId,
 }
 
-impl Place<'_> {
-    /// The child has taken its place.
+impl ReservedPool<'_> {
+    /// The child has taken the pool.
     const fn keep(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ReservedPool<'_> {
     fn drop(&mut self) {
         let Self {
             context,

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// Flow identifiers of at least this many hexadecimal digits, without zeros before them, are the
-/// same flow in all inputs: they are drawn at random. Smaller numbers, and other texts, are counted by each program for itself.
+/// same flow in all inputs: they are drawn at random. Smaller numbers, and other texts, are counted
+/// by each program for itself.
 const GLOBAL_FLOW_DIGITS: usize = 9;
 
 /// The most hosts of a merged profile. Each has a section in it, and every host is compared with

@@ -53,8 +53,8 @@ fn serve(words: Words<'_>) -> anyhow::Result<String> {
     Ok(format!("ok {}", current_trace().is_none()))
 }
 
-/// `wait-in-turn MS TIMES TRACEPARENT…`: waits MS milliseconds for each of the traces in turn, TIMES
-/// times, always at the same place.
+/// `wait-in-turn MS TIMES TRACEPARENT…`: waits MS milliseconds for each of the traces in turn,
+/// TIMES times, always at the same place.
 fn wait_in_turn(words: Words<'_>) -> anyhow::Result<String> {
     let time = Duration::from_millis(number(words, 0)?);
     let times = number(words, 1)?;

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use libc::c_int;
 
 /// The maximum number of threads. A further thread has no entry, so its abort is recorded.
-const MOST: usize = 16;
+const MAX_RUNNING: usize = 16;
 /// The largest distance of a called function from the frame of the handler.
 const DEPTH: u64 = 1 << 20;
 
-static RUNNING: [Entry; MOST] = [const { Entry::new() }; MOST];
+static RUNNING: [Entry; MAX_RUNNING] = [const { Entry::new() }; MAX_RUNNING];
 
 /// A thread that runs an earlier handler.
 struct Entry {

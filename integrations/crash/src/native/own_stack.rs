@@ -121,7 +121,6 @@ fn entry_of<F: FnOnce() -> T, T>(_: &Call<F, T>) -> Entry {
 ///
 /// # Safety
 /// The stack is free and aligned to 16 bytes, and `entry` may be called with `data`.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn call_on(
     top: *mut u8,
@@ -129,6 +128,7 @@ unsafe extern "C" fn call_on(
     data: *mut libc::c_void,
     caller: *mut usize,
 ) {
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "push rbp",
         "push rbx",
@@ -144,34 +144,8 @@ unsafe extern "C" fn call_on(
         "mov rsp, r12",
         "jmp {give_up}",
         give_up = sym give_up,
-    )
-}
-
-/// Returns from [`call_on`] with the stack pointer that it has stored.
-///
-/// # Safety
-/// Jumped to, never called.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C" fn give_up() {
-    naked_asm!(
-        "cld", "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "ret",
-    )
-}
-
-/// Calls `entry` on the stack that ends at `top`. Stores the stack pointer, below which are the
-/// registers that a function preserves.
-///
-/// # Safety
-/// The stack is free and aligned to 16 bytes, and `entry` may be called with `data`.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-unsafe extern "C" fn call_on(
-    top: *mut u8,
-    entry: Entry,
-    data: *mut libc::c_void,
-    caller: *mut usize,
-) {
+    );
+    #[cfg(target_arch = "aarch64")]
     naked_asm!(
         "stp x29, x30, [sp, #-160]!",
         "stp x19, x20, [sp, #16]",
@@ -191,16 +165,20 @@ unsafe extern "C" fn call_on(
         "mov sp, x19",
         "b {give_up}",
         give_up = sym give_up,
-    )
+    );
 }
 
 /// Returns from [`call_on`] with the stack pointer that it has stored.
 ///
 /// # Safety
 /// Jumped to, never called.
-#[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C" fn give_up() {
+    #[cfg(target_arch = "x86_64")]
+    naked_asm!(
+        "cld", "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "ret",
+    );
+    #[cfg(target_arch = "aarch64")]
     naked_asm!(
         "ldp x19, x20, [sp, #16]",
         "ldp x21, x22, [sp, #32]",
@@ -213,7 +191,7 @@ unsafe extern "C" fn give_up() {
         "ldp d14, d15, [sp, #144]",
         "ldp x29, x30, [sp], #160",
         "ret",
-    )
+    );
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ STANDARD_ERROR = 2
 
 
 def tell(why: str) -> None:
-    """Prints one line to standard error, unless nobody can read it now."""
+    """Prints one line to standard error, unless the pipe or file takes nothing now."""
     try:
         name = os.path.basename(os.readlink("/proc/self/exe"))
         line = f"profiler: {name} [{os.getpid()}]: off: {why}".encode("utf-8", "replace")

@@ -117,8 +117,8 @@ pub struct GroupTotals {
     pub ticks: u64,
     /// Timed runs: iterations of a thread that worked for the group. Needs `JANK`.
     pub runs: u64,
-    /// Time in the group, of all threads together. Needs `JANK` or `CPU`: it is 0 as long as nobody
-    /// monitors these, as `Session::monitor` does, and lacks the time before.
+    /// Time in the group, of all threads together. Needs `JANK` or `CPU`: it is 0 until these are
+    /// monitored, as by `Session::monitor`, and lacks the time before.
     pub wall_ns: u64,
     /// The part of `wall_ns` whose processor time is known.
     pub measured_ns: u64,

@@ -34,8 +34,8 @@ impl FrequentLooks {
     }
 
     /// Notes whether the threads of a program run and wait in turn.
-    pub(super) fn set(&mut self, key: PoolId, alternates: bool) {
-        if alternates {
+    pub(super) fn set(&mut self, key: PoolId, is_needed: bool) {
+        if is_needed {
             self.programs.insert(key);
         } else {
             self.programs.remove(&key);

@@ -256,13 +256,13 @@ impl ObservedProgram {
     }
 
     /// Whether its threads are to be looked at now.
-    pub(super) fn is_look_due(&self) -> bool {
+    pub(super) fn is_look_due(&mut self) -> bool {
         self.threads.is_look_due()
     }
 
-    /// Whether its threads run and wait in turn.
-    pub(super) fn alternates(&self) -> bool {
-        self.threads.alternates()
+    /// Whether looks between the passes are needed.
+    pub(super) fn needs_frequent_looks(&self) -> bool {
+        self.threads.needs_frequent_looks()
     }
 
     /// Records where its threads wait, and its counters.

@@ -202,8 +202,8 @@ impl ObservedReader {
         }
         let began = ObservedThreads::reader_time();
         due.retain(|key| {
-            let alternates = |reading: &&mut Reading| reading.program.alternates();
-            let reading = self.programs.get_mut(key).filter(alternates);
+            let needs = |reading: &&mut Reading| reading.program.needs_frequent_looks();
+            let reading = self.programs.get_mut(key).filter(needs);
             self.frequent.set(*key, reading.is_some());
             let Some(reading) = reading else { return false };
             if reading.clock.has_run() {
@@ -423,7 +423,8 @@ impl ObservedReader {
                 return;
             }
             reading.look(&mut self.files, &mut lock(&self.names), &mut budget);
-            self.frequent.set(key, reading.program.alternates());
+            self.frequent
+                .set(key, reading.program.needs_frequent_looks());
             self.progress.steps.fetch_add(1, Ordering::Relaxed);
             self.touched.insert(key);
             self.looked_last = Some(key);

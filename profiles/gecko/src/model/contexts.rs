@@ -32,8 +32,8 @@ pub struct ContextMarker<'a> {
     to_ns: i64,
 }
 
-/// Joins the samples of one thread to runs. Its samples are added in the order of the sample table. As
-/// there, a sample that is older than the previous one gets the time of the previous one.
+/// Joins the samples of one thread to runs. Its samples are added in the order of the sample table.
+/// As there, a sample that is older than the previous one gets the time of the previous one.
 #[derive(Debug, Default)]
 pub struct ContextRuns {
     /// The present run, and where its interval begins.
