@@ -39,7 +39,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Li
 
 /// Runs `body` with the layer.
 fn with_layer(body: impl FnOnce()) {
-    let traces = profiler_tracing::trace_layer(|span| Some(span.get::<Known>()?.0));
+    let traces = profiler_tracing::trace_layer(|span| Some(span.get::<SpanTrace>()?.0));
     let subscriber = tracing_subscriber::registry().with(Library).with(traces);
     tracing::subscriber::with_default(subscriber, body);
 }
