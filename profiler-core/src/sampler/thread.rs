@@ -198,7 +198,7 @@ impl SamplerThread {
         } = self;
         arming.stop(targets, |targets| {
             if session_state::word() & session_state::PAUSED == 0 {
-                drain(slots, recorder, targets, (looking.tick, control));
+                drain(slots, recorder, targets, (looking, control));
             }
         });
     }
@@ -319,7 +319,7 @@ impl SamplerThread {
             control,
             ..
         } = self;
-        let drained = drain(slots, recorder, targets, (looking.tick, control));
+        let drained = drain(slots, recorder, targets, (looking, control));
         let removed = targets.take_removed();
         if drained > 0 || !removed.is_empty() {
             looking.quiet.unsettle();
@@ -359,23 +359,23 @@ fn drain(
     slots: &mut SlotReader,
     recorder: &mut SampleRecorder,
     targets: &mut Targets,
-    (tick, control): (u64, &mut OverheadControl),
+    (looking, control): (&Looking, &mut OverheadControl),
 ) -> usize {
     let drained = slots.drain(|published| {
         control.count_handler(published.held);
         let used = control.time_of(published.cpu_ns);
-        record(recorder, targets, (tick, used), &published);
+        record(recorder, targets, (looking, used), &published);
     });
     count(&recorder.shared.counts.missed, slots.take_lost());
     drained
 }
 
-/// Records a sample with the processor time `used`. If the sample ends a wait, the wait is recorded
-/// first. `used` and `tick` are in units of timestamps.
+/// Records a sample with the processor time `used`, in units of timestamps. If the sample ends a
+/// wait, the wait is recorded first.
 fn record(
     recorder: &mut SampleRecorder,
     targets: &mut Targets,
-    (tick, used): (u64, u64),
+    (looking, used): (&Looking, u64),
     published: &Published<'_>,
 ) {
     let Published {
@@ -385,12 +385,13 @@ fn record(
         return;
     };
     armed.thread.end_sample();
-    let tid = armed.tid();
+    let (tid, tick) = (armed.tid(), looking.tick);
     let Some(target) = targets.with_number(tid) else {
         let ticks = used.saturating_add(tick / 2) / tick.max(1);
         return recorder.record_stray(tid, seen, *cpu_ns, ticks.max(1));
     };
     let ran = Timestamp::from_raw(seen.at.raw().saturating_sub(used));
+    looking.quiet.prolong(&mut target.waits); // the passes since may have looked at no thread
     if let Some(unrecorded) = target.waits.end_at_sample(ran, tick) {
         recorder.record_wait(tid, unrecorded, false);
     }

@@ -3,12 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use profiler_core::{session, thread};
 use test_support::own_process;
 
 use super::busy::beside;
-use super::read::{Session, samples, until, wait_for_ticks, wait_one_pass};
+use super::read::{Seen, Session, samples, ticks_of, until, wait_for_ticks, wait_one_pass};
 
 fn ticks() -> u64 {
     session::sampling_stats().unwrap().ticks
@@ -76,7 +77,7 @@ fn a_resting_thread_is_shown_for_all_ticks_of_its_rest() {
     let rests = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {
             // The thread is not woken, so the end of the test waits for it.
-            std::thread::sleep(std::time::Duration::from_secs(3));
+            std::thread::sleep(Duration::from_secs(3));
         }
         0
     };
@@ -176,7 +177,7 @@ fn a_pause_drops_no_rest() {
         for _ in 0..5 {
             wait_for_ticks(20);
             session::pause();
-            std::thread::sleep(std::time::Duration::from_millis(20)); // lets the sampler run
+            std::thread::sleep(Duration::from_millis(20)); // lets the sampler run
             session::resume();
         }
         wait_for_ticks(20);
@@ -187,4 +188,51 @@ fn a_pause_drops_no_rest() {
             after - before
         );
     });
+}
+
+#[inline(never)]
+fn waits_long() -> u64 {
+    std::thread::sleep(Duration::from_millis(300));
+    std::hint::black_box(1)
+}
+
+#[inline(never)]
+fn waits_briefly() -> u64 {
+    std::thread::sleep(Duration::from_millis(60));
+    std::hint::black_box(2)
+}
+
+fn computes_until_it_has_samples() {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(15) {
+        std::hint::black_box(&begun);
+    }
+}
+
+/// Once all recorded threads were seen to wait, the passes look at none of them until one runs.
+/// The thread then has a sample before the next look. If that sample left the time before it to
+/// the next wait, the two functions would exchange their times.
+#[test]
+fn a_wait_that_no_look_found_again_before_a_sample_keeps_its_time() {
+    own_process!();
+    let _session = Session::start(&["waiter"]);
+    let waits = || {
+        thread::register("waiter");
+        for _ in 0..4 {
+            waits_long();
+            computes_until_it_has_samples();
+            waits_briefly();
+            computes_until_it_has_samples();
+        }
+        thread::current()
+    };
+    let waiter = std::thread::scope(|scope| scope.spawn(waits).join().unwrap());
+    wait_one_pass();
+    let samples = &samples().0[&waiter.get()];
+    let ticks_in = |function: fn() -> u64| {
+        let of_function = |sample: &&Seen| sample.place_of(function as *const ()).is_some();
+        ticks_of(samples.iter().filter(of_function))
+    };
+    let (long, brief) = (ticks_in(waits_long), ticks_in(waits_briefly));
+    assert!(long > 2 * brief, "{long} and {brief} ticks");
 }

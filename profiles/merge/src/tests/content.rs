@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use profiler_reader::{
-    FuncId, NodeId, ProfileReader, ReadError, Survey, Tables, Thread, ThreadSink, Wanted,
+    Function, NodeId, ProfileReader, ReadError, Survey, Tables, Thread, ThreadSink, Wanted,
 };
 
 /// A thread.
@@ -43,11 +43,14 @@ fn ns(ms: f64) -> i64 {
 }
 
 fn stack(tables: &Tables, node: NodeId) -> Vec<String> {
-    let shown = |func: FuncId| format!("{:?}", tables.function(func));
     let frames = tables.stack(node);
     let shown = frames.map(|(_, frame)| {
-        let func = shown(frame.func);
-        format!("{func} line {:?} address {:?}", frame.line, frame.address)
+        let func = tables.function(frame.func).map(|func| Function {
+            // Labels of one name are one function, which has the line of the first of them.
+            line: func.line.filter(|_| frame.address.is_some()),
+            ..func
+        });
+        format!("{func:?} line {:?} address {:?}", frame.line, frame.address)
     });
     shown.collect()
 }

@@ -102,6 +102,13 @@ fn meta(draw: &mut Draw, host: &str, start_ms: f64, detail: &str, categories: us
 
 fn shared(draw: &mut Draw, texts: &[String], sizes: [usize; 5]) -> Value {
     let [libs, funcs, frames, stacks, categories] = sizes;
+    let resources = draw.list(funcs, |draw, _| (draw.below(libs + 1) as i64 - 1).into());
+    let funcs_of_frames = draw.list(frames, |draw, _| draw.below(funcs).into());
+    // The frame of a label has no address, and its function has no library.
+    let is_label = |frame: usize| {
+        let func = funcs_of_frames[frame].as_u64().unwrap();
+        resources[func as usize] == -1
+    };
     json!({
         "stackTable": {"length": stacks,
             "frame": draw.list(stacks, |draw, _| draw.below(frames).into()),
@@ -110,11 +117,14 @@ fn shared(draw: &mut Draw, texts: &[String], sizes: [usize; 5]) -> Value {
                 row => draw.maybe(row),
             })},
         "frameTable": {"length": frames,
-            "address": draw.list(frames, |draw, _| (draw.below(4) as i64 * 16 - 16).max(-1).into()),
+            "address": draw.list(frames, |draw, row| match is_label(row) {
+                true => (-1).into(),
+                false => (draw.below(3) * 16).into(),
+            }),
             "inlineDepth": draw.list(frames, |draw, _| draw.below(2).into()),
             "category": draw.list(frames, |draw, _| draw.maybe(categories)),
             "subcategory": draw.list(frames, |_, _| 0.into()),
-            "func": draw.list(frames, |draw, _| draw.below(funcs).into()),
+            "func": funcs_of_frames,
             "nativeSymbol": draw.list(frames, |draw, _| draw.maybe(libs)),
             "innerWindowID": draw.list(frames, |_, _| Value::Null),
             "line": draw.list(frames, |draw, _| draw.maybe(90)),
@@ -123,7 +133,7 @@ fn shared(draw: &mut Draw, texts: &[String], sizes: [usize; 5]) -> Value {
             "name": draw.list(funcs, |draw, _| draw.below(TEXTS).into()),
             "isJS": draw.list(funcs, |draw, _| (draw.below(2) == 0).into()),
             "relevantForJS": draw.list(funcs, |_, _| false.into()),
-            "resource": draw.list(funcs, |draw, _| (draw.below(libs + 1) as i64 - 1).into()),
+            "resource": resources,
             "source": draw.list(funcs, |draw, _| draw.maybe(2)),
             "lineNumber": draw.list(funcs, |draw, _| draw.maybe(90)),
             "columnNumber": draw.list(funcs, |_, _| Value::Null)},
