@@ -12,6 +12,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_c;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod agent_crashes;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_crowd;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod agent_ends;

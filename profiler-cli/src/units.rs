@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use profiler_parent::core::internal::units::positive;
-pub(crate) use profiler_parent::core::internal::units::{milliseconds, seconds, size};
+use ipc_protocol::environment::units::positive;
+pub(crate) use ipc_protocol::environment::units::{milliseconds, seconds, size};
 
 /// Parses the percentage of an overhead budget, optionally with a fraction and with `%`.
 pub(crate) fn percent(text: &str) -> Result<f64, &'static str> {

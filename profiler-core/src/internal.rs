@@ -27,7 +27,10 @@ pub mod codec {
 pub mod crash_note {
     //! See `marker::crash` in the sources: the crash of this process, in the pool.
 
-    pub use crate::marker::crash::{Claimed, CrashClaim, claim, is_claimed, prepare};
+    pub use crate::marker::crash::{
+        Claimed, CrashClaim, claim, is_claimed, prepare, record_observed,
+    };
+    pub use crate::marker::crash_marker::CrashMarker;
 }
 
 pub mod dead_pool {
@@ -222,12 +225,6 @@ pub mod sys {
     };
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     pub use crate::sys::{ProcessStat, open_process};
-}
-
-pub mod units {
-    //! See `units` in the sources: sizes and times in texts.
-
-    pub use crate::units::{milliseconds, positive, seconds, size};
 }
 
 pub mod waits {

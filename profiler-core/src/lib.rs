@@ -89,6 +89,13 @@ pub mod future;
 #[cfg(all(feature = "engine", unix))]
 pub mod groups;
 #[cfg(all(feature = "engine", unix))]
+
+/// The items for other crates of the profiler. Not part of the interface for applications; may
+/// change in every version.
+#[cfg(all(feature = "engine", unix))]
+#[doc(hidden)]
+pub mod internal;
+#[cfg(all(feature = "engine", unix))]
 pub mod label;
 #[cfg(all(test, loom, feature = "engine", unix))]
 mod loom_models;
@@ -132,14 +139,6 @@ pub mod thread;
 pub mod time;
 #[cfg(all(feature = "engine", unix))]
 pub mod trace;
-#[cfg(all(feature = "engine", unix))]
-mod units;
-
-/// The items for other crates of the profiler. Not part of the interface for applications; may
-/// change in every version.
-#[cfg(all(feature = "engine", unix))]
-#[doc(hidden)]
-pub mod internal;
 
 // The recording API without the engine, or on a system that the engine does not support: the same
 // names, which do nothing.

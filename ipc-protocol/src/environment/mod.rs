@@ -25,6 +25,7 @@ mod session_address;
 mod startup;
 mod text;
 mod token;
+pub mod units;
 mod verbose;
 
 use std::process::Command;

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::units;
 use profiler_core::session::Features;
 use profiler_core::thread::ThreadFilter;
 
+use super::units;
 use crate::sys;
 
 /// The name of the environment variable with which a program starts a session.

@@ -9,6 +9,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use crate::crash_actions::{shown, shown_action};
 use crate::layout::Notes;
 use crate::own_action::{
     self, NO_ACTION, ProgramAction, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART,
@@ -32,16 +33,20 @@ replaced! {
             done
         };
     signal(number: c_int, handler: usize) -> usize =
-        |number, handler, call| if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { call(number, handler) };
+        |number, handler, call| {
+            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { shown(call(number, handler)) }
+        };
     bsd_signal(number: c_int, handler: usize) -> usize =
-        |number, handler, call| if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { call(number, handler) };
+        |number, handler, call| {
+            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { shown(call(number, handler)) }
+        };
     sysv_signal(number: c_int, handler: usize) -> usize =
         |number, handler, call| {
             let flags = SA_RESETHAND | SA_NODEFER;
-            if is_ours(number) { own_action::keep_handler(handler, flags) } else { call(number, handler) }
+            if is_ours(number) { own_action::keep_handler(handler, flags) } else { shown(call(number, handler)) }
         };
     sigset(number: c_int, handler: usize) -> usize =
-        |number, handler, call| if is_ours(number) { own_action::set(handler) } else { call(number, handler) };
+        |number, handler, call| if is_ours(number) { own_action::set(handler) } else { shown(call(number, handler)) };
     sigaltstack(new: *const c_void, old: *mut c_void) -> c_int = |new, old, call| {
         let done = call(new, old);
         // A thread with a timer that has a smaller stack now must not get a signal on it.
@@ -76,11 +81,12 @@ fn adapted(new: *const ProgramAction, room: &mut ProgramAction) -> *const Progra
     room
 }
 
-/// Takes our signal out of the mask that the program reads back.
+/// Takes our signal and our handlers out of the action that the program reads back.
 fn hide_ours(done: c_int, old: *mut ProgramAction) {
     // SAFETY: null, or room of the caller, into which the C library has written an action.
     if let Some(old) = unsafe { old.as_mut() }.filter(|_| done == 0 && process::is_recorded()) {
         let [mask, ..] = &mut old.mask;
         *mask &= !bit(process::configuration().signal);
+        *old = shown_action(*old);
     }
 }

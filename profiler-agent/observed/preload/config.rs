@@ -1,8 +1,8 @@
 //! The variable by which a session asks for recording.
 //!
-//! `MULTIPROCESS_PROFILER_OBSERVED=2 61 4000000 t /dev/shm/profiler-x`: the version of the layout,
+//! `MULTIPROCESS_PROFILER_OBSERVED=3 61 4000000 t c /dev/shm/profiler-x`: the version of the layout,
 //! the signal, the interval in nanoseconds, `t` for the processor's own clock or `m` for the
-//! monotonic one, and the directory.
+//! monotonic one, `c` if crashes are recorded or `-` if not, and the directory.
 
 use crate::layout::VERSION;
 use crate::process::{Configuration, MAX_DIRECTORY};
@@ -18,7 +18,8 @@ pub(crate) fn parse(value: &[u8]) -> Option<Configuration> {
     let (version, rest) = number(value)?;
     let (signal, rest) = number(rest)?;
     let (interval_ns, rest) = number(rest)?;
-    let (clock, path) = rest.split_first_chunk::<2>()?;
+    let (clock, rest) = rest.split_first_chunk::<2>()?;
+    let (crashes, path) = rest.split_first_chunk::<2>()?;
     let mut directory = [0; MAX_DIRECTORY];
     // The last byte stays zero.
     let fits = !path.is_empty() && path.len() < MAX_DIRECTORY && !path.contains(&0);
@@ -30,11 +31,17 @@ pub(crate) fn parse(value: &[u8]) -> Option<Configuration> {
         b"m " => false,
         _ => return None,
     };
+    let records_crashes = match crashes {
+        b"c " => true,
+        b"- " => false,
+        _ => return None,
+    };
     let is_ours = version == u64::from(VERSION) && SIGNALS.contains(&signal);
     (is_ours && fits && interval_ns >= SHORTEST_INTERVAL_NS).then_some(Configuration {
         signal: signal as u32,
         interval_ns,
         uses_ticks,
+        records_crashes,
         directory,
     })
 }
@@ -57,31 +64,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_has_five_parts() {
-        let configuration = parse(b"2 61 4000000 t /dev/shm/a b").unwrap();
+    fn the_variable_has_six_parts() {
+        let configuration = parse(b"3 61 4000000 t c /dev/shm/a b").unwrap();
         assert_eq!(
             (configuration.signal, configuration.interval_ns),
             (61, 4_000_000)
         );
-        assert!(configuration.uses_ticks);
+        assert!(configuration.uses_ticks && configuration.records_crashes);
         assert!(configuration.directory.starts_with(b"/dev/shm/a b\0"));
-        assert!(!parse(b"2 61 4000000 m /x").unwrap().uses_ticks);
+        let other = parse(b"3 61 4000000 m - /x").unwrap();
+        assert!(!other.uses_ticks && !other.records_crashes);
     }
 
     #[test]
     fn another_value_is_refused() {
-        let long = [b"2 61 4000000 t /".as_slice(), &[b'x'; MAX_DIRECTORY]].concat();
-        let values: [&[u8]; 11] = [
+        let long = [b"3 61 4000000 t - /".as_slice(), &[b'x'; MAX_DIRECTORY]].concat();
+        let values: [&[u8]; 12] = [
             b"",
-            b"2",
-            b"1 61 4000000 t /x",
-            b"2 9 4000000 t /x",
-            b"2 65 4000000 t /x",
-            b"2 61 1 t /x",
-            b"2 61 4000000 x /x",
-            b"2 61 4000000 t ",
-            b"2 61 99999999999999999999 t /x",
-            b"2 6a 4000000 t /x",
+            b"3",
+            b"2 61 4000000 t - /x",
+            b"3 9 4000000 t - /x",
+            b"3 65 4000000 t - /x",
+            b"3 61 1 t - /x",
+            b"3 61 4000000 x - /x",
+            b"3 61 4000000 t /x",
+            b"3 61 4000000 t - ",
+            b"3 61 99999999999999999999 t - /x",
+            b"3 6a 4000000 t - /x",
             &long,
         ];
         for value in values {

@@ -10,6 +10,7 @@ use core::ffi::{c_int, c_long, c_ulong};
 use core::ptr;
 
 use crate::bpf::{self, CallData, Instruction};
+use crate::crash_actions;
 use crate::ends;
 use crate::layout::{Notes, PAGE};
 use crate::process::{self, FilterState};
@@ -82,6 +83,7 @@ fn strict(install: impl FnOnce() -> isize) -> isize {
     crate::forks::notice();
     if process::may_call_system() {
         spares::forget();
+        crash_actions::remove();
     }
     without_timers(false, FilterState::Nothing, install)
 }
@@ -95,6 +97,7 @@ fn filtered(program: c_ulong, is_for_all: bool, install: impl FnOnce() -> isize)
     };
     if process::may_call_system() {
         spares::forget();
+        crash_actions::remove();
     }
     if allows_handler(instructions) && process::filter() != FilterState::Nothing {
         let before = process::filter();

@@ -18,7 +18,7 @@ use crate::process::{self, FilterState};
 use crate::raw::{Clock, is_readable};
 use crate::ring::{self, Claimed};
 use crate::signal_set::bit;
-use crate::threads::{self, TIMER_MARK};
+use crate::threads::{self, OwnRow, TIMER_MARK};
 
 const SI_TIMER: i32 = -2;
 #[cfg(target_arch = "x86_64")]
@@ -40,7 +40,7 @@ struct TimerSignal {
 /// The beginning of `struct ucontext` of the kernel.
 #[cfg(target_arch = "x86_64")]
 #[repr(C)]
-struct Context {
+pub(crate) struct Context {
     flags: u64,
     link: u64,
     alternate_stack: [u64; 3],
@@ -54,7 +54,7 @@ struct Context {
 /// The beginning of `struct ucontext` of the kernel.
 #[cfg(target_arch = "aarch64")]
 #[repr(C)]
-struct Context {
+pub(crate) struct Context {
     flags: u64,
     link: u64,
     alternate_stack: [u64; 3],
@@ -125,10 +125,10 @@ unsafe extern "C" {
     fn profiler_observed_return();
 }
 
-/// The action of the timers' signal.
-fn action() -> KernelAction {
+/// An action with this handler, a static function with the three arguments that SA_SIGINFO promises.
+pub(crate) fn action_with(handler: usize) -> KernelAction {
     KernelAction {
-        handler: on_signal as *const () as usize,
+        handler,
         #[cfg(target_arch = "x86_64")]
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_RESTORER,
         #[cfg(target_arch = "aarch64")]
@@ -143,7 +143,7 @@ fn action() -> KernelAction {
 
 /// Installs the handler. False if the system refuses it.
 pub(crate) fn install() -> bool {
-    own_action::install(action())
+    own_action::install(action_with(on_signal as *const () as usize))
 }
 
 unsafe extern "C" fn on_signal(signal: i32, info: *const TimerSignal, context: *const Context) {
@@ -177,6 +177,27 @@ fn context_address(context: &Context) -> usize {
     ptr::from_ref(context).expose_provenance()
 }
 
+/// What is known of a sample besides its registers and its stack.
+pub(crate) struct Sampled {
+    /// When the handler began.
+    pub(crate) began: u64,
+    /// The thread's row; `None` if it has none.
+    pub(crate) own: Option<&'static OwnRow>,
+    /// The numbers of the thread, its processor time, and the first flags.
+    pub(crate) head: SampleHead,
+}
+
+/// What has become of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is published.
+    Yes,
+    /// There is no free page.
+    NoPage,
+    /// The file has been cut off.
+    NoFile,
+}
+
 /// Writes a sample of the calling thread.
 fn take_sample(row: usize, context: &Context) {
     let began = process::now();
@@ -184,61 +205,72 @@ fn take_sample(row: usize, context: &Context) {
     if !process::is_intact() || !(is_first || row_at(row).is_some_and(process::has_memory)) {
         return;
     }
-    let (Some(own), Some(shared), Some(control)) =
-        (threads::own_row(row), process::row(row), process::control())
-    else {
+    let (Some(own), Some(shared)) = (threads::own_row(row), process::row(row)) else {
         return;
+    };
+    let cpu_ns = Clock::THREAD.now_ns();
+    let head = SampleHead {
+        cpu_ns,
+        row: row as u32,
+        uses: shared.uses.load(Ordering::Relaxed),
+        tid: shared.tid.load(Ordering::Relaxed),
+        ..SampleHead::default()
+    };
+    let own = Some(own);
+    match write(context, &Sampled { began, own, head }) {
+        Written::Yes => shared.sampled_cpu_ns.store(cpu_ns, Ordering::Release),
+        Written::NoPage => {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(header) = process::header() {
+                header.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Written::NoFile => {}
+    }
+}
+
+/// Copies the registers and the stack of the calling thread into the ring.
+pub(crate) fn write(context: &Context, sampled: &Sampled) -> Written {
+    let Some(control) = process::control() else {
+        return Written::NoFile;
     };
     let registers = context.registers();
     let start = registers.sp & !7;
-    let top = own.stack_top.load(Ordering::Relaxed) as u64;
-    let most = own.stack_bytes.load(Ordering::Relaxed) as u64;
+    let (top, most) = sampled.own.map_or((0, 0), OwnRow::stack_bounds);
     let is_own = start < top && top - start <= most;
     let is_elsewhere = !is_own || context.is_in_alternate_stack(start);
     let (wanted, is_longer) = stack_bytes(start, top, is_elsewhere);
-    let pages = (HEAD_BYTES + wanted).div_ceil(PAGE);
-    let claimed = ring::claim(control, pages);
+    let claimed = ring::claim(control, (HEAD_BYTES + wanted).div_ceil(PAGE));
     if claimed.len == 0 {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(header) = process::header() {
-            header.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        return;
+        return Written::NoPage;
     }
     let mut later = claimed
         .pages()
         .filter(|page| usize::from(*page) >= FIRST_RING_PAGES);
     if !later.all(|page| process::has_memory(RING_AT + usize::from(page) * PAGE)) {
-        return;
+        return Written::NoFile;
     }
-    let room = claimed.len * PAGE - HEAD_BYTES;
-    let bytes = wanted.min(room);
-    let cpu_ns = Clock::THREAD.now_ns();
+    let bytes = wanted.min(claimed.len * PAGE - HEAD_BYTES);
     let [first, more @ ..] = claimed.pages;
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
     let head = SampleHead {
-        at: began,
-        cpu_ns,
+        at: sampled.began,
         pc: registers.pc,
         sp: registers.sp,
         fp: registers.fp,
         lr: registers.lr,
-        row: row as u32,
-        uses: shared.uses.load(Ordering::Relaxed),
         stack_bytes: bytes as u32,
-        flags: if is_longer || bytes < wanted {
-            IS_CUT
-        } else {
-            0
-        } | if is_elsewhere { IS_ELSEWHERE } else { 0 },
+        flags: sampled.head.flags
+            | flag(is_longer || bytes < wanted, IS_CUT)
+            | flag(is_elsewhere, IS_ELSEWHERE),
         more_pages: claimed.len as u32 - 1,
         pages: more,
         claims: claimed.claims,
-        tid: shared.tid.load(Ordering::Relaxed),
-        ..SampleHead::default()
+        ..sampled.head
     };
-    copy(&claimed, first, start, bytes, head, began);
+    copy(&claimed, first, start, bytes, head, sampled.began);
     ring::publish(control, &claimed);
-    shared.sampled_cpu_ns.store(cpu_ns, Ordering::Release);
+    Written::Yes
 }
 
 /// The bytes of the stack that can be copied, and whether the stack is longer.

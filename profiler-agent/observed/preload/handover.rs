@@ -6,6 +6,7 @@
 
 use core::arch::global_asm;
 
+use crate::crash_actions;
 use crate::ends;
 use crate::layout::Ending;
 use crate::process;
@@ -32,6 +33,7 @@ pub(crate) extern "C" fn end() {
     }
     // Otherwise the timers stay, and the handler returns at once.
     if process::may_call_system() {
+        crash_actions::remove();
         threads::disarm_all();
     }
     ends::store(Ending::Recorder);

@@ -1,7 +1,8 @@
 //! The library that `profiler record` loads into the programs that it observes.
 //!
 //! It adds to a program: a mapped file in the session's directory ([`layout`]), a handler for one
-//! signal, and a timer for each thread. It has no thread, allocates nothing, keeps no descriptor,
+//! signal, and a timer for each thread; and, if the session asks for it, handlers for the signals of
+//! crashes. It has no thread, allocates nothing, keeps no descriptor,
 //! sends no message and uses no thread-local in its handler. It contains no standard library, and
 //! calls one function of the C library by name, `dl_iterate_phdr`; it looks the functions up that
 //! it replaces. `build.rs` compiles it.
@@ -22,12 +23,14 @@
 //! | 4 | `recording` | the beginning in a process that has a new file |
 //! | 5 | `forks` | forked children |
 //! | 4 | `own_action` | the program's own action for our signal |
+//! | 5 | `crash_actions` | the actions of the signals of crashes |
 //! | 6 | `starts`, `ends` | new threads; `exec` and `exit` |
 //! | 6 | `masks`, `actions` | what the program does with signals |
 //! | 7 | `filters` | what the program does with filters of system calls |
 //! | 7 | `handler` | the handler of the timers' signal |
 //! | 7 | `handover` | the beginning of a recorder in this process |
-//! | 8 | `start` | the beginning of a program |
+//! | 8 | `crash` | the handler of crashes |
+//! | 9 | `start` | the beginning of a program |
 //!
 //! Invariant: nothing here can panic. The test `symbols` checks that the library has no code for
 //! panics.
@@ -43,6 +46,8 @@ pub mod layout;
 mod actions;
 mod bpf;
 mod config;
+mod crash;
+mod crash_actions;
 mod ends;
 mod filters;
 mod forks;

@@ -16,7 +16,7 @@ use crate::raw::{Call, call, call3, process_id, thread_id};
 use crate::signal_set::{SignalSet, bit};
 use crate::threads;
 
-const SIG_DFL: usize = 0;
+pub(crate) const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 const SIG_HOLD: usize = 2;
 const SIG_ERR: usize = usize::MAX;
@@ -33,7 +33,7 @@ const SIG_SETMASK: usize = 2;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct ProgramAction {
-    handler: usize,
+    pub(crate) handler: usize,
     pub(crate) mask: SignalSet,
     flags: c_int,
     restorer: usize,
@@ -55,7 +55,7 @@ pub(crate) struct KernelAction {
     pub(crate) mask: u64,
 }
 
-const DEFAULT: KernelAction = KernelAction {
+pub(crate) const DEFAULT: KernelAction = KernelAction {
     handler: SIG_DFL,
     flags: 0,
     restorer: 0,
@@ -109,14 +109,29 @@ pub(crate) fn install(own: KernelAction) -> bool {
 }
 
 fn set_action(new: &KernelAction, old: &mut KernelAction) -> bool {
-    let signal = process::configuration().signal as usize;
-    // SAFETY: the kernel reads one action and writes another. The handler of ours is a static
-    // function with the three arguments that SA_SIGINFO promises, and is never unloaded.
+    set_action_of(process::configuration().signal, new, old)
+}
+
+/// Sets the action of a signal. Our handlers are static functions with the three arguments that
+/// SA_SIGINFO promises. False if the system refuses it.
+pub(crate) fn set_action_of(signal: u32, new: &KernelAction, old: &mut KernelAction) -> bool {
+    // SAFETY: the kernel reads one action and writes another. A handler of ours is never unloaded.
     let done = unsafe {
         let (new, old) = (ptr::from_ref(new).addr(), ptr::from_mut(old).addr());
-        call(Call::RT_SIGACTION, [signal, new, old, 8, 0, 0])
+        call(Call::RT_SIGACTION, [signal as usize, new, old, 8, 0, 0])
     };
     done == 0
+}
+
+/// The action of a signal.
+pub(crate) fn action_of(signal: u32) -> Option<KernelAction> {
+    let mut action = DEFAULT;
+    // SAFETY: the kernel writes one action into a local of its type.
+    let done = unsafe {
+        let old = (&raw mut action).addr();
+        call(Call::RT_SIGACTION, [signal as usize, 0, old, 8, 0, 0])
+    };
+    (done == 0).then_some(action)
 }
 
 /// Keeps the program's action for our signal, and returns the one before. In a child of `vfork`,

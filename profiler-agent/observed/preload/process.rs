@@ -27,6 +27,8 @@ pub(crate) struct Configuration {
     pub(crate) interval_ns: u64,
     /// Whether samples are stamped with the processor's own clock, or with the monotonic one.
     pub(crate) uses_ticks: bool,
+    /// Whether crashes are recorded.
+    pub(crate) records_crashes: bool,
     /// The path of the directory, which ends with a zero.
     pub(crate) directory: [u8; MAX_DIRECTORY],
 }
@@ -41,6 +43,7 @@ static CONFIGURATION: Once = Once(UnsafeCell::new(Configuration {
     signal: 0,
     interval_ns: 0,
     uses_ticks: false,
+    records_crashes: false,
     directory: [0; MAX_DIRECTORY],
 }));
 static FILE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());

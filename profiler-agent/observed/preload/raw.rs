@@ -53,6 +53,7 @@ numbers! {
     EXECVEAT = 322, 281;
     EXIT_GROUP = 231, 94;
     TGKILL = 234, 131;
+    RT_TGSIGQUEUEINFO = 297, 240;
     // Does not exist on aarch64.
     ARCH_PRCTL = 158, -1;
 }

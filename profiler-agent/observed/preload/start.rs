@@ -7,6 +7,7 @@ use core::ptr;
 
 use crate::actions;
 use crate::config;
+use crate::crash;
 use crate::ends;
 use crate::filters;
 use crate::forks;
@@ -92,6 +93,9 @@ pub(crate) unsafe extern "C" fn begin(
         return;
     }
     process::set_file(file);
+    if process::configuration().records_crashes {
+        crash::install();
+    }
     if let Some(header) = process::header() {
         text::write(file, header);
     }

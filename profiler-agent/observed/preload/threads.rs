@@ -41,6 +41,15 @@ pub(crate) struct OwnRow {
     pub(crate) argument: AtomicUsize,
 }
 
+impl OwnRow {
+    /// The upper end of the thread's stack, and its maximum size in bytes.
+    pub(crate) fn stack_bounds(&self) -> (u64, u64) {
+        let top = self.stack_top.load(Ordering::Relaxed);
+        let bytes = self.stack_bytes.load(Ordering::Relaxed);
+        (top as u64, bytes as u64)
+    }
+}
+
 static ROWS: [OwnRow; MAX_ROWS] = [const {
     OwnRow {
         is_used: AtomicU32::new(0),

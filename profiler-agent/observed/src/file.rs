@@ -72,6 +72,14 @@ pub struct ObservedHeader {
     pub program_device: u64,
     /// See [`Header::program_inode`].
     pub program_inode: u64,
+    /// See [`Header::crash_address`].
+    pub crash_address: u64,
+    /// See [`Header::crash_tid`].
+    pub crash_tid: i32,
+    /// See [`Header::crash_signal`].
+    pub crash_signal: u32,
+    /// See [`Header::crash_code`].
+    pub crash_code: i32,
 }
 
 /// What a thread's row says at one moment.
@@ -166,6 +174,10 @@ impl ObservedFile {
             forks_without_file: word(offset_of!(Header, forks_without_file)),
             program_device: word(offset_of!(Header, program_device)),
             program_inode: word(offset_of!(Header, program_inode)),
+            crash_address: word(offset_of!(Header, crash_address)),
+            crash_tid: half(offset_of!(Header, crash_tid)).cast_signed(),
+            crash_signal: half(offset_of!(Header, crash_signal)),
+            crash_code: half(offset_of!(Header, crash_code)).cast_signed(),
         })
     }
 

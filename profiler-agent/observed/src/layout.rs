@@ -48,7 +48,7 @@ pub const PAGE: usize = 4096;
 /// The first word of each file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mpprofob");
 /// The version of this layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The pages of the ring.
 pub const RING_PAGES: usize = 256;
@@ -161,6 +161,16 @@ pub struct Header {
     pub program_device: AtomicU64,
     /// The inode of the program's file.
     pub program_inode: AtomicU64,
+    /// The address that the fault of the recorded crash is about.
+    pub crash_address: AtomicU64,
+    /// The number of the thread of the crash, as the process sees it.
+    pub crash_tid: AtomicI32,
+    /// The signal of the crash; 0 without one. Stored after its sample was published.
+    pub crash_signal: AtomicU32,
+    /// What the signal reports: `si_code`.
+    pub crash_code: AtomicI32,
+    /// 1 if the process has claimed to record a crash. It records one.
+    pub crash_claimed: AtomicU32,
 }
 
 /// How the observation of a program ended, as its process has stored it.
@@ -263,7 +273,7 @@ pub struct SampleHead {
     pub uses: u32,
     /// The bytes of the stack, from the stack pointer rounded down to 8.
     pub stack_bytes: u32,
-    /// [`IS_CUT`] or 0, and [`IS_ELSEWHERE`] or 0.
+    /// Any of [`IS_CUT`], [`IS_ELSEWHERE`] and [`IS_CRASH`].
     pub flags: u32,
     /// The time in the handler so far, in units of the clock of samples.
     pub held: u32,
@@ -285,6 +295,8 @@ pub struct SampleHead {
 pub const IS_CUT: u32 = 1;
 /// In [`SampleHead::flags`]: the stack pointer is not in the thread's own stack.
 pub const IS_ELSEWHERE: u32 = 2;
+/// In [`SampleHead::flags`]: the sample is the stack of the crash of [`Header::crash_signal`].
+pub const IS_CRASH: u32 = 4;
 /// The bytes of a sample's head.
 pub const HEAD_BYTES: usize = size_of::<SampleHead>();
 /// The most bytes of a stack in one sample.

@@ -43,6 +43,9 @@ pub struct Observation<'a> {
     /// Whether samples are stamped with the processor's cycle counter, and not with the monotonic
     /// clock.
     pub uses_cycle_counter: bool,
+    /// Whether each process records its crash. It then has handlers for the signals of crashes,
+    /// where it does not install its own.
+    pub records_crashes: bool,
 }
 
 impl Observation<'_> {
@@ -54,13 +57,14 @@ impl Observation<'_> {
             return None;
         }
         let clock = if self.uses_cycle_counter { 't' } else { 'm' };
+        let crashes = if self.records_crashes { 'c' } else { '-' };
         let Self {
             signal,
             interval_ns,
             ..
         } = self;
         let mut value = std::ffi::OsString::from(format!(
-            "{} {signal} {interval_ns} {clock} ",
+            "{} {signal} {interval_ns} {clock} {crashes} ",
             layout::VERSION
         ));
         value.push(path);

@@ -133,6 +133,10 @@ pub(crate) struct RecordArgs {
     /// Profiles only programs that call `profiler_child::init()`: preloads no library
     #[arg(long)]
     no_agent: bool,
+    /// Records the crash of each program: the stack, the signal and the address. The programs get
+    /// handlers for the signals of crashes where they have none
+    #[arg(long, conflicts_with = "no_agent")]
+    crashes: bool,
     /// Shows CMD with its arguments in the profile; they may contain secrets
     #[arg(long)]
     show_arguments: bool,
@@ -252,7 +256,8 @@ impl RecordArgs {
         // From this process only the markers about the end of the program are of interest.
         let mut builder = Session::builder()
             .name("profiler")
-            .own_features(Features::NONE);
+            .own_features(Features::NONE)
+            .observe_crashes(self.crashes);
         if let Some(bytes) = self.limit {
             builder = builder.memory_limit(ByteLimit::new(bytes));
         }

@@ -30,6 +30,17 @@ const COUNT_MASK: u64 = 0xffff;
 const CUT: u64 = 1 << 16;
 
 impl Frame {
+    /// The same place in the code as a return address. Readers take the innermost frame of a
+    /// marker for one, and look for the call before it.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no crashes on these systems
+    pub(crate) const fn as_return_address(self) -> Self {
+        match self {
+            Self::Code(module, relative) => Self::Code(module, relative.saturating_add(1)),
+            Self::Unknown(address) => Self::Unknown(address.saturating_add(1)),
+            Self::Label(_) => self,
+        }
+    }
+
     /// Encodes the frame as a word. A module whose number or offset exceeds the word's fields
     /// becomes unknown code.
     pub const fn encode(self) -> u64 {

@@ -1,6 +1,6 @@
 //! Records a crash of this process: a marker with the stack, and the open labels of all threads.
 //!
-//! Called by `integrations/crash`. A thread of the profiler takes the memory before
+//! Called by `integrations/crash`, and by the session for the crash of an observed process. A thread of the profiler takes the memory before
 //! ([`prepare`]), because the handler of the crash may have interrupted anything: an entry, the
 //! allocator, the lock of the chunk manager. The entries are of the same form as all others, so
 //! every reader of pools finds them, also after the process has died.
@@ -21,10 +21,11 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::time::Duration;
 
+use super::Category;
+use super::crash_marker::CrashMarker;
 use super::payload::{PayloadError, encode};
 use super::record::{Site, front};
 use super::site::{MarkerSite, define_type, no_type};
-use super::{Category, ProfilerMarker};
 use crate::entry::stack::Frame;
 use crate::entry::{Kind, Timing, stack, with_kind};
 use crate::ids::{DefinitionId, ThreadId};
@@ -38,6 +39,7 @@ use crate::record::session_state;
 use crate::record::writer::{Front, PayloadBuffer};
 use crate::sample_types::CRASH_THREAD;
 use crate::sampler::crash_stack::CrashStackRoom;
+use crate::sampler::observed::{ObservedFiles, ObservedProcess, ObservedStack};
 use crate::sampler::{Captured, PlacedFrame};
 use crate::schema::CategoryColor;
 use crate::sync::fixed::{AtomicU32, AtomicU64, Ordering};
@@ -97,8 +99,8 @@ struct Prepared {
 }
 
 /// Prepares for a crash in the running session, and releases what an earlier session had. Called on
-/// a thread of the profiler, after each start and each end of recording. The payload is an example.
-pub fn prepare(example: &impl ProfilerMarker) {
+/// a thread of the profiler, after each start and each end of recording.
+pub fn prepare() {
     let Some(_claim) = wait_for_claim() else {
         return;
     };
@@ -110,7 +112,7 @@ pub fn prepare(example: &impl ProfilerMarker) {
     }
     PROCESS.store(std::process::id(), Ordering::Release);
     if session_state::is_active()
-        && let Some(prepared) = Prepared::new(example)
+        && let Some(prepared) = Prepared::new()
     {
         PREPARED.store(Box::into_raw(Box::new(prepared)), Ordering::Release);
     }
@@ -161,8 +163,7 @@ pub fn claim() -> Claimed {
 }
 
 impl CrashClaim {
-    /// Records the crash with a payload of the type of the example. Without `with_stack`, the stack
-    /// is the address of the crash alone. False if there is no session or no room. For signal
+    /// Records the crash. Without `with_stack`, the stack is the address of the crash alone. False if there is no session or no room. For signal
     /// handlers; needs about 16 KiB of stack.
     ///
     /// # Safety
@@ -170,7 +171,7 @@ impl CrashClaim {
     /// thread.
     pub unsafe fn record(
         &mut self,
-        payload: &impl ProfilerMarker,
+        crash: &CrashMarker<'_>,
         context: *const libc::ucontext_t,
         with_stack: bool,
     ) -> bool {
@@ -184,14 +185,14 @@ impl CrashClaim {
             return false;
         }
         // SAFETY: the caller's promise.
-        unsafe { prepared.record(payload, context, with_stack) }
+        unsafe { prepared.record(crash, context, with_stack) }
     }
 }
 
 impl Prepared {
-    fn new(example: &impl ProfilerMarker) -> Option<Self> {
+    fn new() -> Option<Self> {
         let chunk = ReservedChunk::take(CRASH_THREAD, CHUNK_BYTES)?;
-        match Self::sites(chunk.manager(), example) {
+        match sites(chunk.manager()) {
             Some((crash, open)) => Some(Self {
                 chunk,
                 crash,
@@ -206,23 +207,13 @@ impl Prepared {
         }
     }
 
-    /// The call sites of the two kinds of markers.
-    fn sites(manager: &ChunkManager, example: &impl ProfilerMarker) -> Option<(Site, Site)> {
-        let tag = manager.tag();
-        let site = |number: DefinitionId| Site { number, tag };
-        let category = || (&CRASHES).into();
-        let crash = CRASH.define(manager, category(), |manager| define_type(manager, example));
-        let open = OPEN.define(manager, category(), no_type);
-        Some((site(crash.ok()?), site(open.ok()?)))
-    }
-
     /// See [`CrashClaim::record`].
     ///
     /// # Safety
     /// As there.
     unsafe fn record(
         &mut self,
-        payload: &impl ProfilerMarker,
+        crash: &CrashMarker<'_>,
         context: *const libc::ucontext_t,
         with_stack: bool,
     ) -> bool {
@@ -243,7 +234,7 @@ impl Prepared {
         };
         // SAFETY: the caller's promise.
         let pc = unsafe { interrupted_registers(context) }.pc;
-        let alone = [(Frame::Unknown(pc), 0)];
+        let alone = [(Frame::Unknown(pc).as_return_address(), 0)];
         let labels = copy_labels(own, &mut self.labels);
         let native = match captured.len {
             0 => alone.as_slice(),
@@ -252,10 +243,10 @@ impl Prepared {
         let labels = self.labels.get(..labels).unwrap_or_default();
         let front = marker_front(self.crash, at, own);
         let entry = (native, labels, captured.cut);
-        let is_recorded = add(&mut self.chunk, front, entry, payload) || {
+        let is_recorded = add(&mut self.chunk, front, entry, crash) || {
             // An earlier crash that the program has survived is in the way.
             self.chunk.restart(at);
-            add(&mut self.chunk, front, entry, payload)
+            add(&mut self.chunk, front, entry, crash)
         };
         self.record_open_labels(at, own);
         is_recorded
@@ -280,6 +271,36 @@ impl Prepared {
             }
         });
     }
+}
+
+/// The call sites of the two kinds of markers.
+fn sites(manager: &ChunkManager) -> Option<(Site, Site)> {
+    let tag = manager.tag();
+    let site = |number: DefinitionId| Site { number, tag };
+    let category = || (&CRASHES).into();
+    let define_crash = |manager: &ChunkManager| define_type(manager, &CrashMarker::EXAMPLE);
+    let crash = CRASH.define(manager, category(), define_crash);
+    let open = OPEN.define(manager, category(), no_type);
+    Some((site(crash.ok()?), site(open.ok()?)))
+}
+
+/// Records the crash of a thread of an observed process. False if it was dropped.
+pub fn record_observed(
+    (process, files): (&mut ObservedProcess, &mut ObservedFiles),
+    thread: ThreadId,
+    stack: &ObservedStack<'_>,
+    crash: &CrashMarker<'_>,
+) -> bool {
+    let (writer, frames, cut) = process.unwind_crash(files, stack);
+    let Some((site, _)) = sites(writer.manager()) else {
+        return false;
+    };
+    writer.in_row_of(CRASH_THREAD, stack.at, |writer| {
+        let front = marker_front(site, stack.at, thread);
+        writer.with_tail(front, |room| {
+            write_body(room, frames.iter().copied(), cut, crash)
+        })
+    })
 }
 
 /// The name that the system has for the calling thread.
@@ -317,35 +338,43 @@ fn add(
     chunk: &mut ReservedChunk,
     front: Front,
     (native, labels, cut): (&[PlacedFrame], &[PlacedFrame], bool),
-    payload: &impl ProfilerMarker,
+    crash: &CrashMarker<'_>,
 ) -> bool {
     chunk.add(front, |room: PayloadBuffer<'_>| {
-        let frames = merge(native, labels.iter().copied(), cut);
-        let Some(len) = stack::write(room.bytes, frames, cut) else {
-            return Ok(None);
-        };
-        let Some(room) = room.behind(len) else {
-            return Ok(None);
-        };
-        match encode(payload, room.bytes) {
-            Ok(bytes) => Ok(Some(bytes.saturating_add(len))),
-            Err(PayloadError::NoRoom) => Ok(None),
-            Err(_) => Err(()),
-        }
+        write_body(room, merge(native, labels.iter().copied(), cut), cut, crash)
     })
+}
+
+/// Writes the stack and the payload of a crash. `Ok(None)` if the room does not suffice.
+fn write_body(
+    room: PayloadBuffer<'_>,
+    frames: impl ExactSizeIterator<Item = Frame>,
+    cut: bool,
+    crash: &CrashMarker<'_>,
+) -> Result<Option<usize>, ()> {
+    let Some(len) = stack::write(room.bytes, frames, cut) else {
+        return Ok(None);
+    };
+    let Some(room) = room.behind(len) else {
+        return Ok(None);
+    };
+    match encode(crash, room.bytes) {
+        Ok(bytes) => Ok(Some(bytes.saturating_add(len))),
+        Err(PayloadError::NoRoom) => Ok(None),
+        Err(_) => Err(()),
+    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::marker::Text;
     use crate::session::{self, SessionParams, StartOptions, alone_in_tests};
 
     #[test]
     fn a_claim_excludes_other_threads_and_shows_a_crash_within_the_handler() {
         let _alone = alone_in_tests();
         session::start(SessionParams::default(), StartOptions::default()).unwrap();
-        prepare(&Text { name: "" });
+        prepare();
         let Claimed::Mine(mine) = claim() else {
             panic!("there is no other crash");
         };
@@ -356,7 +385,7 @@ mod tests {
         drop(mine);
         assert!(!is_claimed());
         session::stop();
-        prepare(&Text { name: "" });
+        prepare();
         assert!(matches!(claim(), Claimed::Off), "no session runs");
     }
 }

@@ -22,6 +22,12 @@ pub mod schema {
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 pub(crate) mod crash;
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub(crate) mod crash_marker;
 mod fields;
 mod record;
 pub(crate) mod runtime_site;

@@ -292,6 +292,33 @@ impl PoolWriter {
         }
     }
 
+    /// Calls `write`, whose entries are in chunks of a new row with this name, which belongs to no
+    /// thread. False if there is no row, or if `write` returns false.
+    #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
+    pub(crate) fn in_row_of(
+        &mut self,
+        name: &str,
+        at: Timestamp,
+        write: impl FnOnce(&mut Self) -> bool,
+    ) -> bool {
+        let no_thread = ThreadId::new(0);
+        let (Some(home), Some(thread)) =
+            (self.own.home.clone(), self.add_thread(no_thread, name, at))
+        else {
+            return false;
+        };
+        self.leave(Timestamp::now());
+        self.own.home = Some(ThreadContext {
+            row: thread.row,
+            tenure: RowOwnership::Own(thread.own),
+            ..home.clone()
+        });
+        let is_written = write(self);
+        self.leave(Timestamp::now());
+        self.own.home = Some(home);
+        is_written
+    }
+
     /// Leaves the chunk, and takes one with room for `words`. False if there is none.
     fn switch(&mut self, words: usize) -> bool {
         if words.saturating_mul(8) > MAX_ENTRY_BYTES {

@@ -89,6 +89,9 @@ impl CrashStackRoom {
             *place = called;
             len += 1;
         }
+        if let Some((innermost, _)) = self.frames.last_mut() {
+            *innermost = innermost.as_return_address();
+        }
         Captured {
             len,
             cut: walked.cut || walked.failed,
@@ -118,7 +121,7 @@ fn only(frames: &mut [PlacedFrame], pc: u64) -> Captured {
     let Some(place) = frames.last_mut() else {
         return Captured::default();
     };
-    *place = (Frame::Unknown(pc), 0);
+    *place = (Frame::Unknown(pc).as_return_address(), 0);
     Captured { len: 1, cut: true }
 }
 
@@ -142,7 +145,7 @@ fn copy_stack(sp: u64, words: &mut [u64]) -> (u64, usize) {
 /// If the thread has jumped to an address without code, unwinding begins at its caller: a call has
 /// stored the return address, and nothing has changed since. Returns the registers of the caller,
 /// and the innermost frame.
-fn caller_of_nowhere(
+pub(super) fn caller_of_nowhere(
     snapshot: &ModuleSnapshot,
     registers: Registers,
     stack: &CopiedStack<'_>,

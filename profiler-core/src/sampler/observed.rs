@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::PlacedFrame;
+use super::crash_stack::caller_of_nowhere;
 use super::process_code::{CodeFile, FileKey, ProcessCode};
 use super::unwound::{module_number, placed_frame};
 use super::wait_labels::WaitLabels;
@@ -76,6 +77,24 @@ pub struct ObservedStack<'a> {
     pub words: &'a [u64],
     /// Whether the stack is longer.
     pub is_cut: bool,
+}
+
+impl<'a> ObservedStack<'a> {
+    /// The registers and the words, for the unwinder.
+    fn to_walk(&self) -> (Registers, CopiedStack<'a>) {
+        let words = CopiedStack {
+            start: self.sp & !7,
+            words: self.words,
+            is_cut: self.is_cut,
+        };
+        let registers = Registers {
+            pc: self.pc,
+            sp: self.sp,
+            fp: self.fp,
+            lr: self.lr,
+        };
+        (registers, words)
+    }
 }
 
 /// A file's tables.
@@ -304,21 +323,41 @@ impl ObservedProcess {
         thread: ThreadId,
         stack: &ObservedStack<'_>,
     ) -> bool {
-        let words = CopiedStack {
-            start: stack.sp & !7,
-            words: stack.words,
-            is_cut: stack.is_cut,
-        };
-        let registers = Registers {
-            pc: stack.pc,
-            sp: stack.sp,
-            fp: stack.fp,
-            lr: stack.lr,
-        };
+        let (registers, words) = stack.to_walk();
+        let walked = self.walk(files, registers, &words);
+        let span = SampleSpan::run(stack.ticks);
+        self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked, None)
+    }
+
+    /// Unwinds the stack of a crash. Returns the writer of the pool, the frames as those of a marker,
+    /// the outermost first, and whether outer ones are missing.
+    pub(crate) fn unwind_crash<'f>(
+        &mut self,
+        files: &'f mut ObservedFiles,
+        stack: &ObservedStack<'_>,
+    ) -> (&mut PoolWriter, &'f [Frame], bool) {
+        let (registers, words) = stack.to_walk();
+        let (registers, called) = caller_of_nowhere(&self.snapshot, registers, &words);
+        let walked = self.walk(files, registers, &words);
+        self.keep_shown(files, walked);
+        files.plain.extend(called.map(|(frame, _)| frame));
+        if let Some(innermost) = files.plain.last_mut() {
+            *innermost = innermost.as_return_address();
+        }
+        (&mut self.writer, &files.plain, walked.cut)
+    }
+
+    /// Unwinds a stack that a handler has copied.
+    fn walk(
+        &mut self,
+        files: &mut ObservedFiles,
+        registers: Registers,
+        words: &CopiedStack<'_>,
+    ) -> Walked {
         let code = CodeReader::new(&self.code, &self.snapshot);
         let to_walk = StackToWalk {
             registers,
-            words: &words,
+            words,
             code: Some(&code),
             generated: None,
         };
@@ -331,8 +370,7 @@ impl ObservedProcess {
         );
         self.code.close();
         self.has_met_unknown |= walked.unknown.is_some();
-        let span = SampleSpan::run(stack.ticks);
-        self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked, None)
+        walked
     }
 
     /// Unwinds the stack of a thread that waits. `code` is the memory of the process.
@@ -388,6 +426,13 @@ impl ObservedProcess {
         walked: Walked,
         label: Option<Frame>,
     ) -> bool {
+        self.keep_shown(files, walked);
+        files.plain.extend(label);
+        self.add_frames(thread, sample, &files.plain, (walked.cut, walked.failed))
+    }
+
+    /// Keeps the frames of the stack that was walked last, without those of the preloaded library.
+    fn keep_shown(&self, files: &mut ObservedFiles, walked: Walked) {
         files.plain.clear();
         let first = files.frames.len().saturating_sub(walked.len);
         let frames = files.frames.get(first..).unwrap_or_default();
@@ -397,8 +442,6 @@ impl ObservedProcess {
             _ => true,
         };
         files.plain.extend(frames.filter(is_shown));
-        files.plain.extend(label);
-        self.add_frames(thread, sample, &files.plain, (walked.cut, walked.failed))
     }
 
     /// Records a sample with these frames, the outermost first; false if it was dropped. `cut` and

@@ -372,6 +372,16 @@ impl ObservedThreads {
         }
     }
 
+    /// The thread with this number, as the process sees it; the main thread if it is that of the
+    /// process.
+    #[must_use]
+    pub fn thread_numbered(&self, number: i32, pid: u32) -> ThreadId {
+        match number.unsigned_abs() {
+            main if main == pid => self.threads.main(),
+            other => ThreadId::new(u64::from(other)),
+        }
+    }
+
     /// Whether the process has been found to have executed another program.
     #[must_use]
     pub const fn is_replaced(&self) -> bool {

@@ -31,6 +31,8 @@ mod imp;
 mod imp;
 
 mod address_space;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod crash_cause;
 mod descriptor;
 mod descriptor_table;
 mod errno;
@@ -74,6 +76,8 @@ mod threads;
 mod wake;
 
 pub use address_space::check_address_space;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub use crash_cause::CrashCause;
 pub use descriptor::{
     DescriptorLost, OwnDescriptor, OwnFile, above_streams, allocated_bytes, open_file, read_file,
     read_text,

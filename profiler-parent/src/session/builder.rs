@@ -33,6 +33,7 @@ use crate::supervisor::{OuterSession, release_handed_memory};
 pub struct SessionBuilder {
     params: SessionParams,
     own_features: Option<Features>,
+    observes_crashes: bool,
     patience: Patience,
     name: Option<String>,
     most: ByteLimit,
@@ -48,6 +49,7 @@ impl Default for SessionBuilder {
                 ..SessionParams::default()
             },
             own_features: None,
+            observes_crashes: false,
             patience: Patience::default(),
             name: None,
             most: ByteLimit::new(0),
@@ -136,6 +138,16 @@ impl SessionBuilder {
     /// children.
     pub fn own_features(mut self, features: Features) -> Self {
         self.own_features = Some(features);
+        self
+    }
+
+    /// Whether programs that are started with [`Session::spawn_observed`] record their crashes: the
+    /// stack, the signal and the address. Default: no. Each of these programs then has handlers for
+    /// `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGABRT` and `SIGTRAP` while their actions are the
+    /// default ones, and ends as it would without them. With the feature `observed`.
+    #[cfg(feature = "observed")]
+    pub fn observe_crashes(mut self, observes: bool) -> Self {
+        self.observes_crashes = observes;
         self
     }
 
@@ -241,6 +253,7 @@ impl SessionBuilder {
             outer,
             name: self.name.unwrap_or_else(program_name),
             own_features: self.own_features.unwrap_or(params.features),
+            observes_crashes: self.observes_crashes,
             params,
             most,
             time,

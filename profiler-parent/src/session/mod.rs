@@ -88,6 +88,8 @@ struct SessionConfig {
     params: SessionParams,
     /// The features that this process records.
     own_features: Features,
+    /// Whether observed programs record their crashes.
+    observes_crashes: bool,
     /// The largest limit that may be set later.
     most: ByteLimit,
     time: SessionTime,
@@ -448,6 +450,7 @@ impl Session {
             name,
             params,
             own_features,
+            observes_crashes,
             most,
             time,
             patience,
@@ -472,6 +475,7 @@ impl Session {
             probes: Arc::clone(&probes),
             outer,
             symbols: symbols.clone(),
+            observes_crashes,
         })?;
         match own_process.why_not() {
             None => supervisor.join_local_process(&name, own_features)?,

@@ -101,6 +101,9 @@ pub(crate) struct SupervisorContext {
     /// Gets the files of modules that may be removed before a capture.
     #[cfg_attr(not(feature = "observed"), expect(dead_code))]
     pub(crate) symbols: SymbolStore,
+    /// Whether observed programs record their crashes.
+    #[cfg_attr(not(feature = "observed"), expect(dead_code))]
+    pub(crate) observes_crashes: bool,
 }
 
 impl SupervisorContext {

@@ -47,6 +47,7 @@ fn held_ns(program: &Path, library: &Path, files: &Path) -> Result<Vec<u32>> {
         signal: 61,
         interval_ns: 1_000_000,
         uses_cycle_counter: false, // the unit of the times is a nanosecond then
+        records_crashes: false,
     };
     let value = observation.value().context("a path that is too long")?;
     let mut command = Command::new(program);

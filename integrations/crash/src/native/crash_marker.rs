@@ -1,14 +1,10 @@
-//! The marker of a crash: its fields, and how viewers show them.
+//! The texts of the marker of a crash.
 //!
 //! Made in the handler, so its texts are static or in memory of a fixed size.
 
 #![allow(unsafe_code)]
 
 use std::fmt::Write;
-
-use profiler_core::marker::ProfilerMarker;
-use profiler_core::marker::schema::{Format, MarkerSchema};
-use serde::Serialize;
 
 use super::registers::all_registers;
 
@@ -26,43 +22,6 @@ pub(super) struct CrashFacts {
     pub(super) reason: &'static str,
     /// The address that the fault is about.
     pub(super) address: Option<u64>,
-}
-
-/// The fields of a crash. `profiler_gecko::model` reads them in this order.
-#[derive(Debug, Serialize)]
-pub(super) struct CrashMarker<'a> {
-    pub(super) signal: &'a str,
-    pub(super) reason: &'a str,
-    pub(super) address: &'a str,
-    pub(super) registers: &'a str,
-}
-
-impl CrashMarker<'_> {
-    /// Any value, which shows which fields there are.
-    pub(super) const EXAMPLE: Self = Self {
-        signal: "",
-        reason: "",
-        address: "",
-        registers: "",
-    };
-}
-
-impl ProfilerMarker for CrashMarker<'_> {
-    const TYPE_NAME: &'static str = "Crash";
-    const IS_OF_PROFILER: bool = true;
-
-    fn schema() -> MarkerSchema {
-        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
-            .all_labels("{marker.data.signal}: {marker.data.reason}")
-            .key_label_format("signal", "Signal", Format::String)
-            .key_label_format("reason", "Reason", Format::String)
-            .key_label_format("address", "Address", Format::SanitizedString)
-            .key_label_format("registers", "Registers", Format::SanitizedString)
-            .static_label_value(
-                "Description",
-                "The thread crashed. The stack is that of the crash.",
-            )
-    }
 }
 
 /// A text in memory of a fixed size; what does not fit is left out.

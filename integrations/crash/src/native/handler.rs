@@ -10,7 +10,7 @@ use libc::c_int;
 use profiler_sys::keeping_errno;
 
 use super::actions::{before, is_handler};
-use super::cause::{Arrived, Cause};
+use super::arrived::{Arrived, cause_of};
 use super::earlier_handlers;
 use super::passing_on::{call, pass_on};
 use super::recording::{interrupts, record};
@@ -30,7 +30,7 @@ pub(super) unsafe extern "C" fn on_crash(
         let arrived = Arrived {
             signal,
             // SAFETY: the kernel passed it to us, and it lives until we return.
-            cause: unsafe { Cause::of(signal, info) },
+            cause: unsafe { cause_of(signal, info) },
             info,
             context: context.cast(),
         };

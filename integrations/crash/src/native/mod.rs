@@ -2,7 +2,7 @@
 
 mod actions;
 mod alternate_stack;
-mod cause;
+mod arrived;
 mod crash_marker;
 mod earlier_handlers;
 mod handler;
@@ -18,7 +18,6 @@ use profiler_core::internal::crash_note;
 use profiler_core::session;
 
 use self::actions::SIGNALS;
-use self::crash_marker::CrashMarker;
 use self::handler::on_crash;
 use crate::error::CrashError;
 
@@ -49,7 +48,7 @@ pub(crate) fn prepare_thread() -> Result<(), CrashError> {
 
 /// Prepares for a crash in the running session, or releases what an earlier one had.
 fn prepare() {
-    crash_note::prepare(&CrashMarker::EXAMPLE);
+    crash_note::prepare();
 }
 
 /// Prepares on a thread of its own: the calling thread may have a small stack. Without a session,

@@ -7,7 +7,7 @@
 use libc::c_int;
 
 use super::actions::{Handler, is_first_call, is_handler, reset, set_default};
-use super::cause::Arrived;
+use super::arrived::Arrived;
 use super::system::{bit, interrupted_mask, is_first_process, own_thread, send_again, set_mask};
 use super::{alternate_stack, earlier_handlers};
 

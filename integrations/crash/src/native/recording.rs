@@ -12,10 +12,10 @@
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use profiler_core::internal::crash_note::{Claimed, CrashClaim, claim, is_claimed};
+use profiler_core::internal::crash_note::{Claimed, CrashClaim, CrashMarker, claim, is_claimed};
 
-use super::cause::Arrived;
-use super::crash_marker::{CrashFacts, CrashMarker, address_text, registers_text};
+use super::arrived::Arrived;
+use super::crash_marker::{CrashFacts, address_text, registers_text};
 use super::own_stack::OwnStack;
 use super::registers::stack_pointer;
 use super::system::{bit, interrupted_mask, own_thread, send_again, set_mask, sleep_briefly};

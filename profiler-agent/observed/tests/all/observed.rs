@@ -81,6 +81,7 @@ impl Session {
             signal: SIGNAL,
             interval_ns: INTERVAL_NS,
             uses_cycle_counter: true,
+            records_crashes: false,
         }
         .value()
         .unwrap()

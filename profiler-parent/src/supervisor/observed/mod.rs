@@ -21,6 +21,7 @@
 //! until it has told the supervisor that the program has ended.
 
 mod arrivals;
+mod crash;
 mod directory;
 mod frequent_looks;
 mod mapped_files;
@@ -155,6 +156,7 @@ impl ObservedService {
             signal: SIGNAL,
             interval_ns: context.params.interval_ns.max(SHORTEST_INTERVAL_NS),
             uses_cycle_counter: context.time.clock().kind == ClockKind::CycleCounter,
+            records_crashes: context.observes_crashes,
         };
         let value = asked
             .value()

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_core::ids::{ProcessId, ThreadId};
+use profiler_core::internal::crash_note::record_observed;
 use profiler_core::internal::manager::update::ManagerUpdate;
 use profiler_core::internal::observed::{
     AwaitedName, BegunSample, LoadedFile, LookBudget, LookHelp, ObservedClock, ObservedFiles,
@@ -18,11 +19,12 @@ use profiler_core::internal::observed::{
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
-use profiler_observed::layout::{Ending, IS_CUT, MAX_ROWS, SampleHead};
+use profiler_observed::layout::{Ending, IS_CRASH, IS_CUT, MAX_ROWS, SampleHead};
 use profiler_symbols::SymbolStore;
 
 use crate::process_table::ObservedTime;
 
+use super::crash::{CrashStack, CrashTexts};
 use super::mapped_files::{ListingPause, mapped_files};
 use super::module_places;
 use super::outside::TIME_ONLY;
@@ -79,6 +81,9 @@ pub(super) struct ObservedProgram {
     interval_ns: u64,
     samples: Vec<ReadSample>,
     words: Vec<u64>,
+    /// The stack of its crash, until that is recorded.
+    crash: Option<CrashStack>,
+    has_crashed: bool,
 }
 
 impl ObservedProgram {
@@ -116,6 +121,8 @@ impl ObservedProgram {
             interval_ns: params.interval_ns.max(1),
             samples: Vec::new(),
             words: Vec::new(),
+            crash: None,
+            has_crashed: false,
         }
     }
 
@@ -230,9 +237,29 @@ impl ObservedProgram {
         for sample in std::mem::take(&mut self.samples) {
             self.record(files, &sample, discard);
         }
+        if self.crash.is_some() {
+            self.record_crash(files, discard);
+        }
         self.grant(taken);
         self.process.pool().maintain();
         Ok(taken)
+    }
+
+    /// Records the crash of the program, if its file has one that is not recorded. Its stack may be
+    /// in the file before its signal is.
+    fn record_crash(&mut self, files: &mut ObservedFiles, discard: bool) {
+        let header = self.file.header().unwrap_or_default();
+        if self.has_crashed || header.crash_signal == 0 {
+            return;
+        }
+        self.has_crashed = true;
+        let stack = self.crash.take().unwrap_or_else(CrashStack::missing);
+        if let Some(texts) = CrashTexts::of(&header, &stack).filter(|_| !discard) {
+            let thread = self.threads.thread_numbered(header.crash_tid, header.pid);
+            let marker = texts.marker();
+            let place = (&mut self.process, files);
+            record_observed(place, thread, &stack.observed(), &marker);
+        }
     }
 
     /// Looks for files that were loaded later, if a sample is in code that no known file has.
@@ -340,6 +367,11 @@ impl ObservedProgram {
 
     fn record(&mut self, files: &mut ObservedFiles, sample: &ReadSample, discard: bool) {
         let head = &sample.head;
+        let words = || self.words.get(sample.words.clone()).unwrap_or_default();
+        if head.flags & IS_CRASH != 0 {
+            self.crash = Some(CrashStack::new(head, words()));
+            return;
+        }
         if head.row as usize >= MAX_ROWS {
             return;
         }
@@ -375,7 +407,7 @@ impl ObservedProgram {
             sp: head.sp,
             fp: head.fp,
             lr: head.lr,
-            words: self.words.get(sample.words.clone()).unwrap_or_default(),
+            words: words(),
             is_cut: head.flags & IS_CUT != 0,
         };
         if !stack.words.is_empty() {
@@ -412,6 +444,7 @@ impl ObservedProgram {
         clock_ns: Option<u64>,
     ) -> ObservedTime {
         let _ = self.pass(files, discard);
+        self.record_crash(files, discard);
         self.file.end(Ending::Exit, clock_ns);
         let header = self.file.header().unwrap_or_default();
         let is_orderly = header.ending != Ending::None as u32;

@@ -1,11 +1,11 @@
 //! Sizes and times as people write them, in arguments of the command and in environment variables.
 //!
-//! Used by `profiler-cli` and `ipc-protocol`. Invariant: a value is within the bounds of its
+//! Used by [`super::startup`] and `profiler-cli`. Invariant: a value is within the bounds of its
 //! function, or it is an error that says what is expected.
 
 use std::time::Duration;
 
-use crate::params::SessionParams;
+use profiler_core::session::SessionParams;
 
 /// Parses a size in bytes, such as `1048576`, `512K`, `64M`, `64MiB` or `1.5G`. Units are powers of
 /// 1024.

@@ -1,9 +1,7 @@
-//! What a signal reports.
+//! What the signal of a crash reports.
 //!
-//! Pure: everything that depends on the numbers of the system is here. Used in the handler, so all
-//! texts are static.
-
-#![allow(unsafe_code)]
+//! Pure: everything that depends on the numbers of the system is here. Used by the handler of
+//! `integrations/crash`, so all texts are static, and by the session for observed programs.
 
 use libc::c_int;
 
@@ -23,50 +21,39 @@ const NEAR_STACK: u64 = 64 * 1024;
 
 /// What a signal reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
+pub struct CrashCause {
     signal: c_int,
     code: c_int,
     address: u64,
 }
 
-/// A signal that is handled on this thread now: what it reports, and the arguments of the system.
-pub(super) struct Arrived {
-    pub(super) signal: c_int,
-    pub(super) cause: Cause,
-    pub(super) info: *mut libc::siginfo_t,
-    pub(super) context: *mut libc::ucontext_t,
-}
-
-impl Cause {
-    /// Reads the data of a signal.
-    ///
-    /// # Safety
-    /// `info` is the one that the kernel passed to a handler that still runs.
-    pub(super) unsafe fn of(signal: c_int, info: *const libc::siginfo_t) -> Self {
-        // SAFETY: the caller's promise.
-        let info = unsafe { &*info };
-        // SAFETY: the signals of faults have an address; for others, the word is not used.
-        let address = unsafe { info.si_addr() } as u64;
+impl CrashCause {
+    /// Of a signal with this `si_code` and `si_addr`.
+    #[must_use]
+    pub const fn new(signal: c_int, code: c_int, address: u64) -> Self {
         Self {
             signal,
-            code: info.si_code,
+            code,
             address,
         }
     }
 
     /// Whether a process or a thread has sent it, and not the kernel for a fault.
-    pub(super) const fn is_sent(self) -> bool {
+    #[must_use]
+    pub const fn is_sent(self) -> bool {
         self.code <= 0
     }
 
     /// Whether it is a sample and not a crash.
-    pub(super) const fn is_sample(self) -> bool {
+    #[must_use]
+    pub const fn is_sample(self) -> bool {
         self.signal == libc::SIGTRAP && self.code == TRAP_PERF
     }
 
     /// Whether the instruction that has crashed crashes again if it is executed again. Without
     /// doubt only: a fault without details may come from the delivery of another signal.
-    pub(super) const fn repeats(self) -> bool {
+    #[must_use]
+    pub const fn repeats(self) -> bool {
         match self.signal {
             libc::SIGSEGV => matches!(self.code, 1..=4),
             libc::SIGBUS => matches!(self.code, 1..=3),
@@ -76,7 +63,8 @@ impl Cause {
     }
 
     /// The address that the fault is about.
-    pub(super) const fn address(self) -> Option<u64> {
+    #[must_use]
+    pub const fn address(self) -> Option<u64> {
         if self.is_sent() || self.code == SI_KERNEL {
             return None;
         }
@@ -88,7 +76,8 @@ impl Cause {
     }
 
     /// The name of the signal.
-    pub(super) const fn signal_name(self) -> &'static str {
+    #[must_use]
+    pub const fn signal_name(self) -> &'static str {
         match self.signal {
             libc::SIGSEGV => "SIGSEGV",
             libc::SIGBUS => "SIGBUS",
@@ -101,7 +90,8 @@ impl Cause {
     }
 
     /// The cause in words, in a thread with this stack pointer.
-    pub(super) const fn text(self, stack_pointer: u64) -> &'static str {
+    #[must_use]
+    pub const fn text(self, stack_pointer: u64) -> &'static str {
         if self.is_sent() {
             return match (self.signal, self.code) {
                 (libc::SIGABRT, SI_TKILL) => "aborted",
@@ -138,12 +128,8 @@ impl Cause {
 mod tests {
     use super::*;
 
-    const fn cause(signal: c_int, code: c_int, address: u64) -> Cause {
-        Cause {
-            signal,
-            code,
-            address,
-        }
+    const fn cause(signal: c_int, code: c_int, address: u64) -> CrashCause {
+        CrashCause::new(signal, code, address)
     }
 
     #[test]

@@ -1,0 +1,262 @@
+//! Tests of `profiler record --crashes`: programs that nobody changed end as without the profiler,
+//! and their crashes are in the profile.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::Context;
+use integration_tests::foreign::Workplace;
+use integration_tests::{own_process, tools};
+
+/// Crashes in the way that its first argument names.
+const CRASHES: &str = r#"
+#define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int *volatile nowhere = (int *)16;
+static volatile int zero, sink;
+__attribute__((noinline)) static void write_nowhere(void) { *nowhere = 1; sink++; }
+__attribute__((noinline)) static void divide(void) { sink = sink / zero; sink++; }
+__attribute__((noinline)) static void read_cut_file(void) {
+    char name[] = "/tmp/crash-XXXXXX"; int file = mkstemp(name); unlink(name);
+    if (ftruncate(file, 4096)) _exit(9);
+    volatile char *page = mmap(0, 4096, PROT_READ, MAP_SHARED, file, 0);
+    if (ftruncate(file, 0)) _exit(9);
+    sink += page[0]; sink++;
+}
+__attribute__((noinline)) static void stop_here(void) { __builtin_trap(); }
+#if defined(__x86_64__)
+__attribute__((noinline)) static void break_here(void) { __asm__ volatile("int3"); sink++; }
+#else
+__attribute__((noinline)) static void break_here(void) { __asm__ volatile("brk #0"); sink++; }
+#endif
+static void (*volatile no_function)(void);
+__attribute__((noinline)) static void jump_nowhere(void) { no_function(); sink++; }
+__attribute__((noinline)) static void give_up(void) { abort(); }
+__attribute__((noinline)) static int overflow(int depth) {
+    volatile char room[4096]; room[0] = depth;
+    return overflow(depth + 1) + room[0];
+}
+static void *in_thread(void *words) { (void)words; write_nowhere(); return 0; }
+static char alternate[65536];
+static void use_alternate(void) { stack_t stack = { .ss_sp = alternate, .ss_size = sizeof alternate }; sigaltstack(&stack, 0); }
+static void on_crash(int signal) { (void)signal; static const char text[] = "handled\n"; if (write(1, text, sizeof text - 1) < 0) _exit(8); _exit(7); }
+int main(int count, char **words) {
+    const char *way = count > 1 ? words[1] : "";
+    struct sigaction before; memset(&before, 1, sizeof before);
+    sigaction(SIGSEGV, 0, &before);
+    if (before.sa_handler != SIG_DFL) return 3;
+    if (!strcmp(way, "segv")) write_nowhere();
+    if (!strcmp(way, "fpe")) divide();
+    if (!strcmp(way, "bus")) read_cut_file();
+    if (!strcmp(way, "ill")) stop_here();
+    if (!strcmp(way, "trap")) break_here();
+    if (!strcmp(way, "abort")) give_up();
+    if (!strcmp(way, "jump")) jump_nowhere();
+    if (!strcmp(way, "sent")) kill(getpid(), SIGSEGV);
+    if (!strcmp(way, "overflow")) { use_alternate(); return overflow(0); }
+    if (!strcmp(way, "thread")) { pthread_t thread; pthread_create(&thread, 0, in_thread, 0); pthread_join(thread, 0); }
+    if (!strcmp(way, "fork")) { if (!fork()) write_nowhere(); int status; wait(&status); return WTERMSIG(status); }
+    if (!strcmp(way, "exec")) { execl(words[0], words[0], "segv", (char *)0); }
+    if (!strcmp(way, "handled")) { if (signal(SIGSEGV, on_crash) != SIG_DFL) return 4; write_nowhere(); }
+    if (!strcmp(way, "reset")) { signal(SIGSEGV, on_crash); if (signal(SIGSEGV, SIG_DFL) != on_crash) return 5; write_nowhere(); }
+    if (!strcmp(way, "ignored")) { signal(SIGFPE, SIG_IGN); raise(SIGFPE); return 6; }
+    if (!strcmp(way, "filter")) {
+        struct sock_filter allow[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigaction, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_tgsigqueueinfo, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = { sizeof allow / sizeof *allow, allow };
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 9;
+        write_nowhere();
+    }
+    return 0;
+}
+"#;
+
+/// A recording with `--crashes`: the output of the command, and what `profiler info` shows, or why
+/// there is no profile.
+struct CrashRecording {
+    output: Output,
+    shown: String,
+}
+
+fn compiled(place: &Workplace) -> anyhow::Result<String> {
+    let options = [
+        "-O1",
+        "-pthread",
+        "-fno-optimize-sibling-calls",
+        "-Wno-infinite-recursion",
+    ];
+    let program = place.compile("crashes", CRASHES, &options)?;
+    Ok(program.to_str().context("a path")?.to_owned())
+}
+
+fn record(place: &Workplace, options: &[&str], program: &[&str]) -> anyhow::Result<CrashRecording> {
+    let profile = place.path().join("crash.json");
+    let mut command = Command::new(tools::profiler()?);
+    command.args(["record", "--crashes", "-o"]).arg(&profile);
+    command.args(options).arg("--").args(program);
+    command.current_dir(place.path()).stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", tools::cache()?);
+    let output = command.output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let shown = match profile.exists() {
+        true => tools::run(&["info", &profile.to_string_lossy()])?.out,
+        false => told.into_owned(),
+    };
+    let _ = std::fs::remove_file(&profile);
+    Ok(CrashRecording { output, shown })
+}
+
+/// The lines about the first crash.
+fn first_crash(recording: &CrashRecording) -> &str {
+    recording.shown.split("\n\n").next().unwrap_or_default()
+}
+
+#[test]
+fn each_crash_of_a_program_that_was_not_changed_has_its_stack_and_its_status() -> anyhow::Result<()>
+{
+    own_process!();
+    let place = Workplace::new()?;
+    let program = compiled(&place)?;
+    let ways = [
+        (
+            "segv",
+            "SIGSEGV: address not mapped, at 0x10",
+            "write_nowhere",
+        ),
+        (
+            "bus",
+            "SIGBUS: no memory behind the address, at 0x",
+            "read_cut_file",
+        ),
+        ("ill", "SIGILL: illegal instruction, at 0x", "stop_here"),
+        (
+            "jump",
+            "SIGSEGV: address not mapped, at 0x0",
+            "jump_nowhere",
+        ),
+        ("abort", "SIGABRT: aborted", "give_up"),
+        ("sent", "SIGSEGV: sent by", "kill"),
+        ("overflow", "SIGSEGV: stack overflow, at 0x", "overflow"),
+        (
+            "thread",
+            "SIGSEGV: address not mapped, at 0x10",
+            "in_thread",
+        ),
+        (
+            "exec",
+            "SIGSEGV: address not mapped, at 0x10",
+            "write_nowhere",
+        ),
+        #[cfg(target_arch = "x86_64")]
+        ("fpe", "SIGFPE: integer division by zero, at 0x", "divide"),
+        ("trap", "SIGTRAP: ", "break_here"),
+    ];
+    for (way, reason, function) in ways {
+        let alone = place.run(&[&program, way])?.status;
+        let recording = record(&place, &[], &[&program, way])?;
+        let status = recording.output.status;
+        let crash = first_crash(&recording);
+        assert!(alone.signal().is_some(), "{way}: {alone}");
+        assert_eq!(status.signal(), alone.signal(), "{way}: {status}, {crash}");
+        assert!(
+            crash.contains("crashed with signal"),
+            "{way}: {}",
+            recording.shown
+        );
+        assert!(crash.contains(reason), "{way}: {crash}");
+        assert!(crash.contains(function), "{way}: {crash}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crash_of_a_forked_child_is_in_the_profile_of_its_parent() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let program = compiled(&place)?;
+    let recording = record(&place, &[], &[&program, "fork"])?;
+    assert_eq!(recording.output.status.code(), Some(libc::SIGSEGV));
+    let crash = first_crash(&recording);
+    assert!(
+        crash.contains("SIGSEGV: address not mapped, at 0x10"),
+        "{}",
+        recording.shown
+    );
+    assert!(crash.contains("write_nowhere"), "{crash}");
+    Ok(())
+}
+
+/// The program compares the actions that it reads back with the default.
+#[test]
+fn a_program_with_actions_of_its_own_keeps_them() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let program = compiled(&place)?;
+    let handled = record(&place, &[], &[&program, "handled"])?;
+    assert_eq!(handled.output.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&handled.output.stdout), "handled\n");
+    assert!(
+        !handled.shown.contains("address not mapped"),
+        "{}",
+        handled.shown
+    );
+    let reset = record(&place, &[], &[&program, "reset"])?;
+    assert_eq!(reset.output.status.signal(), Some(libc::SIGSEGV));
+    let ignored = record(&place, &[], &[&program, "ignored"])?;
+    assert_eq!(ignored.output.status.code(), Some(6));
+    Ok(())
+}
+
+/// The filter kills the process at the system calls by which our handler passes a signal on.
+#[test]
+fn under_a_filter_of_system_calls_a_crash_has_the_status_of_the_program_alone() -> anyhow::Result<()>
+{
+    own_process!();
+    let place = Workplace::new()?;
+    let program = compiled(&place)?;
+    let alone = place.run(&[&program, "filter"])?.status;
+    assert_eq!(alone.signal(), Some(libc::SIGSEGV), "{alone}");
+    let recording = record(&place, &[], &[&program, "filter"])?;
+    assert_eq!(recording.output.status.signal(), alone.signal());
+    Ok(())
+}
+
+#[test]
+fn without_the_option_no_signal_of_a_crash_has_a_handler() -> anyhow::Result<()> {
+    own_process!();
+    let place = Workplace::new()?;
+    let shows = ["sh", "-c", "grep SigCgt /proc/$$/status"];
+    let caught = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let digits = text.split_whitespace().next_back().map(str::to_owned);
+        u64::from_str_radix(&digits.context("no digits")?, 16).context("no number")
+    };
+    let crashes: u64 = [4, 5, 6, 7, 8, 11]
+        .iter()
+        .map(|signal| 1 << (signal - 1))
+        .sum();
+    let alone = caught(&place.run(&shows)?)?;
+    let without = caught(&place.record(&shows)?.output)?;
+    assert_eq!(without & crashes, alone & crashes);
+    let with = caught(&record(&place, &[], &shows)?.output)?;
+    assert_eq!(with & crashes, crashes, "{with:x}");
+    Ok(())
+}
