@@ -89,13 +89,6 @@ pub mod future;
 #[cfg(all(feature = "engine", unix))]
 pub mod groups;
 #[cfg(all(feature = "engine", unix))]
-
-/// The items for other crates of the profiler. Not part of the interface for applications; may
-/// change in every version.
-#[cfg(all(feature = "engine", unix))]
-#[doc(hidden)]
-pub mod internal;
-#[cfg(all(feature = "engine", unix))]
 pub mod label;
 #[cfg(all(test, loom, feature = "engine", unix))]
 mod loom_models;
@@ -139,6 +132,12 @@ pub mod thread;
 pub mod time;
 #[cfg(all(feature = "engine", unix))]
 pub mod trace;
+
+/// The items for other crates of the profiler. Not part of the interface for applications; may
+/// change in every version.
+#[cfg(all(feature = "engine", unix))]
+#[doc(hidden)]
+pub mod internal;
 
 // The recording API without the engine, or on a system that the engine does not support: the same
 // names, which do nothing.

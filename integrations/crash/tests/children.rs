@@ -44,6 +44,29 @@ pub(crate) fn crashed(prepare: impl FnOnce(), crash: impl FnOnce()) -> Ended {
     recorded
 }
 
+/// Like [`crashed`], for a crash before which another one may end the process by `SIGSEGV`: repeats
+/// each child until its status is as it should be, at most ten times.
+pub(crate) fn crashed_unless_killed(
+    prepare: impl FnOnce(),
+    crash: impl FnOnce(),
+    is_right: fn(ExitStatus) -> bool,
+) -> Ended {
+    if let Some(role) = own_process::role() {
+        run(role == RECORDED, prepare, crash);
+    }
+    let [_, recorded] = [PLAIN, RECORDED].map(|role| {
+        let mut all = (0..10).map(|_| ended(role));
+        let right = all.find(|ended| {
+            let is_right = is_right(ended.status);
+            let is_killed = ended.signal() == Some(libc::SIGSEGV);
+            assert!(is_right || is_killed, "{role}: {}", ended.verdict);
+            is_right
+        });
+        right.unwrap_or_else(|| panic!("{role}: never as it should"))
+    });
+    recorded
+}
+
 /// Runs the calling test once more as a child with the handlers that ends by `body`.
 pub(crate) fn ran(body: impl FnOnce()) -> Ended {
     if own_process::role().is_some() {

@@ -9,10 +9,11 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::crash_actions::{shown, shown_action};
+use crate::crash_actions;
 use crate::layout::Notes;
 use crate::own_action::{
-    self, NO_ACTION, ProgramAction, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART,
+    self, NO_ACTION, ProgramAction, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIG_DFL,
+    SIG_ERR,
 };
 use crate::process;
 use crate::replaced::replaced;
@@ -30,23 +31,27 @@ replaced! {
             let mut room = NO_ACTION;
             let done = call(signal, adapted(new, &mut room), old);
             hide_ours(done, old);
+            // SAFETY: null, or an action of the caller.
+            if done == 0 && unsafe { new.as_ref() }.is_some_and(|new| new.handler == SIG_DFL) {
+                crash_actions::install_again(signal as u32);
+            }
             done
         };
     signal(number: c_int, handler: usize) -> usize =
         |number, handler, call| {
-            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { shown(call(number, handler)) }
+            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { set(number, handler, call(number, handler)) }
         };
     bsd_signal(number: c_int, handler: usize) -> usize =
         |number, handler, call| {
-            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { shown(call(number, handler)) }
+            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { set(number, handler, call(number, handler)) }
         };
     sysv_signal(number: c_int, handler: usize) -> usize =
         |number, handler, call| {
             let flags = SA_RESETHAND | SA_NODEFER;
-            if is_ours(number) { own_action::keep_handler(handler, flags) } else { shown(call(number, handler)) }
+            if is_ours(number) { own_action::keep_handler(handler, flags) } else { set(number, handler, call(number, handler)) }
         };
     sigset(number: c_int, handler: usize) -> usize =
-        |number, handler, call| if is_ours(number) { own_action::set(handler) } else { shown(call(number, handler)) };
+        |number, handler, call| if is_ours(number) { own_action::set(handler) } else { set(number, handler, call(number, handler)) };
     sigaltstack(new: *const c_void, old: *mut c_void) -> c_int = |new, old, call| {
         let done = call(new, old);
         // A thread with a timer that has a smaller stack now must not get a signal on it.
@@ -55,9 +60,18 @@ replaced! {
                 threads::disarm(row);
             }
             process::note(Notes::SMALL_STACK);
+            crash_actions::remove();
         }
         done
     };
+}
+
+/// After the program has set a handler: returns the handler before as the program sees it.
+fn set(number: c_int, handler: usize, before: usize) -> usize {
+    if handler == SIG_DFL && before != SIG_ERR {
+        crash_actions::install_again(number as u32);
+    }
+    crash_actions::shown(before)
 }
 
 fn is_ours(signal: c_int) -> bool {
@@ -84,9 +98,11 @@ fn adapted(new: *const ProgramAction, room: &mut ProgramAction) -> *const Progra
 /// Takes our signal and our handlers out of the action that the program reads back.
 fn hide_ours(done: c_int, old: *mut ProgramAction) {
     // SAFETY: null, or room of the caller, into which the C library has written an action.
-    if let Some(old) = unsafe { old.as_mut() }.filter(|_| done == 0 && process::is_recorded()) {
-        let [mask, ..] = &mut old.mask;
-        *mask &= !bit(process::configuration().signal);
-        *old = shown_action(*old);
+    if let Some(old) = unsafe { old.as_mut() }.filter(|_| done == 0) {
+        if process::is_recorded() {
+            let [mask, ..] = &mut old.mask;
+            *mask &= !bit(process::configuration().signal);
+        }
+        *old = crash_actions::shown_action(*old);
     }
 }

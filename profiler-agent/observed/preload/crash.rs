@@ -2,30 +2,33 @@
 //! process as it would end without this library.
 //!
 //! The kernel calls the handler on the thread that crashes, on its alternate signal stack if it has
-//! one. The handler writes a sample with the flag `IS_CRASH` and stores the signal in the header of
-//! the file. Then the signal has its default action: a fault repeats when the handler returns, and
-//! any other signal is sent once more with the same data. The exit status and the core dump are
-//! those of the program alone.
+//! one. The handler stores the signal in the header of the file, and writes the mappings and the
+//! stack into the ring. Then the signal has its default action, and is sent once more with the same
+//! data: it ends the process when the handler returns, at the instruction that crashed. The exit
+//! status and the core dump are those of the program alone.
 //!
 //! The signal is held back while its handler runs. If the handler meets the same fault, the system
-//! ends the process by it.
+//! ends the process by it. A thread that crashes while another one records waits for it, because
+//! the end of the process would cut the record off.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::crash_actions;
+use crate::crash_maps;
 use crate::handler::{self, Context, Sampled, Written};
-use crate::layout::{IS_CRASH, SampleHead};
+use crate::layout::{Header, IS_CRASH, SampleHead};
 use crate::process;
-use crate::raw::{Call, Clock, call, process_id, thread_id};
+use crate::raw::{Call, Clock, call, call3, process_id, thread_id};
+use crate::seccomp;
 use crate::threads;
 
-const SIGILL: i32 = 4;
-const SIGBUS: i32 = 7;
-const SIGFPE: i32 = 8;
-const SIGSEGV: i32 = 11;
-/// The signal is from the kernel, which gives no details.
-const SI_KERNEL: i32 = 0x80;
+/// The states of [`crate::layout::Header::crash_claimed`].
+const FREE: u32 = 0;
+const CLAIMED: u32 = 1;
+const DONE: u32 = 2;
+/// How many times a thread looks whether another one has recorded its crash; a millisecond apart.
+const LOOKS: u32 = 100;
 
 /// `struct siginfo` of the kernel for a fault.
 #[repr(C)]
@@ -37,11 +40,13 @@ struct FaultSignal {
     address: u64,
 }
 
-/// Installs the handler, unless the process is the first one of a PID namespace: the default action
-/// of a signal that is sent does not end that.
+/// Installs the handler, unless a filter of system calls was inherited, which may forbid to end the
+/// process, or the process is the first one of a PID namespace, which the default action of a signal
+/// that is sent does not end.
 pub(crate) fn install() {
-    if process_id() != 1 {
-        crash_actions::install(handler::action_with(on_crash as *const () as usize));
+    if process_id() != 1 && !seccomp::may_be_filtered() {
+        let handler = on_crash as *const () as usize;
+        crash_actions::install(handler::action_with(handler));
     }
 }
 
@@ -52,36 +57,30 @@ unsafe extern "C" fn on_crash(signal: i32, info: *const FaultSignal, context: *c
         return;
     };
     record(fault, context);
+    // Another action may be installed, of a handler that has called this one.
     crash_actions::reset(signal as u32);
-    if !repeats(signal, fault.code) {
-        send_again(signal, ptr::from_ref(fault));
-    }
+    send_again(signal, ptr::from_ref(fault));
 }
 
-/// Whether the instruction that has crashed crashes again when the handler returns.
-const fn repeats(signal: i32, code: i32) -> bool {
-    match signal {
-        SIGSEGV => matches!(code, 1..=4),
-        SIGBUS => matches!(code, 1..=3),
-        SIGILL | SIGFPE => code > 0 && code != SI_KERNEL,
-        _ => false,
-    }
-}
-
-/// Sends the signal to the calling thread with the same data. It arrives when the handler returns.
+/// Sends the signal to the calling thread, with the same data if the system permits that. It arrives
+/// when the handler returns.
 fn send_again(signal: i32, info: *const FaultSignal) {
     let (process, thread) = (process_id() as usize, thread_id() as usize);
-    let place = info.expose_provenance();
+    let (number, place) = (signal as usize, info.expose_provenance());
     // SAFETY: the kernel reads the description that it has passed to the handler.
-    unsafe {
+    let failed = unsafe {
         call(
             Call::RT_TGSIGQUEUEINFO,
-            [process, thread, signal as usize, place, 0, 0],
-        );
+            [process, thread, number, place, 0, 0],
+        )
+    };
+    if failed != 0 {
+        // SAFETY: sends a signal to the calling thread.
+        unsafe { call3(Call::TGKILL, process, thread, number) };
     }
 }
 
-/// Records the crash, if it is the first one of this process.
+/// Records the crash, if it is the first one of this program.
 fn record(fault: &FaultSignal, context: &Context) {
     let may_record = process::is_recorded()
         && process::may_call_system()
@@ -90,11 +89,12 @@ fn record(fault: &FaultSignal, context: &Context) {
     let Some(header) = process::header().filter(|_| may_record) else {
         return;
     };
-    if header.crash_claimed.swap(1, Ordering::AcqRel) != 0 {
-        return;
-    }
-    if write_stack(context) == Written::NoFile {
-        return;
+    let claims =
+        header
+            .crash_claimed
+            .compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
+    if claims.is_err() {
+        return wait_for_other(header);
     }
     header.crash_address.store(fault.address, Ordering::Relaxed);
     header.crash_tid.store(thread_id(), Ordering::Relaxed);
@@ -102,37 +102,45 @@ fn record(fault: &FaultSignal, context: &Context) {
     header
         .crash_signal
         .store(fault.signal as u32, Ordering::Release);
+    if write_sample(context) != Written::NoFile {
+        header.crash_claimed.store(DONE, Ordering::Release);
+    }
 }
 
-/// Writes the stack of the crash into the ring. Without a free page, the crash has no stack.
-fn write_stack(context: &Context) -> Written {
+/// Waits, for a limited time, until another thread has recorded its crash.
+fn wait_for_other(header: &Header) {
+    let own = thread_id();
+    for _ in 0..LOOKS {
+        let is_done = header.crash_claimed.load(Ordering::Acquire) != CLAIMED;
+        if is_done || header.crash_tid.load(Ordering::Relaxed) == own || !process::is_intact() {
+            return;
+        }
+        let millisecond = [0_u64, 1_000_000];
+        // SAFETY: the kernel reads two words from a local array.
+        unsafe { call3(Call::NANOSLEEP, (&raw const millisecond).addr(), 0, 0) };
+    }
+}
+
+/// Writes the mappings and the stack of the crash into the ring, as far as it has free pages.
+fn write_sample(context: &Context) -> Written {
     let row = threads::row_of_caller();
     let uses = row.and_then(process::row);
+    let head = SampleHead {
+        at: process::now(),
+        cpu_ns: Clock::THREAD.now_ns(),
+        row: row.map_or(u32::MAX, |row| row as u32),
+        uses: uses.map_or(0, |row| row.uses.load(Ordering::Relaxed)),
+        flags: IS_CRASH,
+        tid: thread_id(),
+        ..SampleHead::default()
+    };
+    if crash_maps::write(&head) == Written::NoFile {
+        return Written::NoFile;
+    }
     let sampled = Sampled {
         began: process::now(),
         own: row.and_then(threads::own_row),
-        head: SampleHead {
-            cpu_ns: Clock::THREAD.now_ns(),
-            row: row.map_or(u32::MAX, |row| row as u32),
-            uses: uses.map_or(0, |row| row.uses.load(Ordering::Relaxed)),
-            flags: IS_CRASH,
-            tid: thread_id(),
-            ..SampleHead::default()
-        },
+        head,
     };
     handler::write(context, &sampled)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_fault_of_an_instruction_repeats() {
-        const SI_USER: i32 = 0;
-        assert!(repeats(SIGSEGV, 1) && repeats(SIGFPE, 1) && repeats(SIGILL, 2));
-        assert!(!repeats(SIGSEGV, SI_USER) && !repeats(SIGSEGV, SI_KERNEL));
-        assert!(!repeats(5, 1), "a breakpoint is behind its instruction");
-        assert!(!repeats(6, -6));
-    }
 }

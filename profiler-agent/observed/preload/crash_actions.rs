@@ -1,43 +1,69 @@
 //! The actions of the signals of crashes: ours is installed where the program has none.
 //!
-//! The program does not see ours, and replaces it like the default action. Ours is removed before a
-//! filter of system calls is installed, because the handler could then not end the process in the
-//! usual way.
+//! The program does not see ours, and replaces it like the default action. When the program sets
+//! the default action, it gets ours again. Ours is removed before a filter of system calls is
+//! installed, because the handler could then not end the process in the usual way, and when a
+//! thread has an alternate signal stack that is too small for a handler.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::own_action::set_action_of;
-use crate::own_action::{DEFAULT, KernelAction, NO_ACTION, ProgramAction, SIG_DFL, action_of};
+use crate::own_action::{
+    DEFAULT, Kept, KernelAction, NO_ACTION, ProgramAction, SIG_DFL, action_of, set_action_of,
+};
+use crate::process;
+use crate::threads;
 
 /// `SIGILL`, `SIGTRAP`, `SIGABRT`, `SIGBUS`, `SIGFPE`, `SIGSEGV`.
 const SIGNALS: [u32; 6] = [4, 5, 6, 7, 8, 11];
 
-/// The address of our handler; 0 if it is not installed.
+/// Our action. Written once, while the process has one thread.
+static OWN: Kept<KernelAction> = Kept::new(DEFAULT);
+/// The address of our handler; 0 if it was never installed.
 static HANDLER: AtomicUsize = AtomicUsize::new(0);
+/// Whether ours is installed where the program has none.
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Installs our action for each of the signals whose action is the default.
 pub(crate) fn install(own: KernelAction) {
+    OWN.set(own);
     HANDLER.store(own.handler, Ordering::Release);
-    for signal in SIGNALS {
-        if action_of(signal).is_some_and(|action| action.handler == SIG_DFL) {
-            set_action_of(signal, &own, &mut { DEFAULT });
+    IS_ACTIVE.store(true, Ordering::Release);
+    SIGNALS.into_iter().for_each(install_for);
+}
+
+fn install_for(signal: u32) {
+    if action_of(signal).is_some_and(|action| action.handler == SIG_DFL) {
+        set_action_of(signal, &OWN.get(), &mut { DEFAULT });
+    }
+}
+
+/// Installs ours for this signal if the program has just set the default action.
+pub(crate) fn install_again(signal: u32) {
+    let may_install = IS_ACTIVE.load(Ordering::Acquire)
+        && SIGNALS.contains(&signal)
+        && process::is_recorded()
+        && process::may_call_system()
+        && threads::is_own_process();
+    if may_install {
+        install_for(signal);
+    }
+}
+
+/// Gives the signals their default action again, for good, except those for which the program has
+/// another one.
+pub(crate) fn remove() {
+    if IS_ACTIVE.swap(false, Ordering::AcqRel) {
+        for signal in SIGNALS {
+            if action_of(signal).is_some_and(|action| is_ours(action.handler)) {
+                reset(signal);
+            }
         }
     }
 }
 
-/// Gives the signals their default action again, except those for which the program has another
-/// one.
-pub(crate) fn remove() {
-    if HANDLER.load(Ordering::Acquire) != 0 {
-        SIGNALS.into_iter().for_each(reset);
-    }
-}
-
-/// The same for one of the signals.
+/// Sets the default action, whatever the present one is.
 pub(crate) fn reset(signal: u32) {
-    if action_of(signal).is_some_and(|action| is_ours(action.handler)) {
-        set_action_of(signal, &DEFAULT, &mut { DEFAULT });
-    }
+    set_action_of(signal, &DEFAULT, &mut { DEFAULT });
 }
 
 /// Whether an action has our handler.

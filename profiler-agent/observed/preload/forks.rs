@@ -10,10 +10,11 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::crash_actions;
 use crate::layout::PAGE;
 use crate::own_file;
 use crate::process;
-use crate::raw::{Call, call, call3};
+use crate::raw::{Call, call, call3, process_id};
 use crate::recording;
 use crate::replaced::Original;
 use crate::spares;
@@ -121,6 +122,9 @@ extern "C" fn in_child() {
     };
     process::set_file(made);
     process::set_has_recorder(false);
+    if process_id() == 1 {
+        crash_actions::remove(); // see `crash`
+    }
     if let Some(header) = process::header() {
         text::write(made, header);
     }
@@ -139,6 +143,7 @@ fn count_without_file() {
 
 /// Leaves the parent's file, and records nothing.
 fn leave(file: *mut u8) {
+    crash_actions::remove();
     process::set_file(ptr::null_mut());
     // SAFETY: as above.
     unsafe { own_file::unmap(file) };

@@ -10,8 +10,8 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::layout::{
-    FIRST_RING_PAGES, FIRST_ROWS, HEAD_BYTES, IS_CUT, IS_ELSEWHERE, MAX_STACK_BYTES, PAGE, RING_AT,
-    SAMPLE_PAGES, SampleHead, row_at,
+    CRASH_PAGES, FIRST_RING_PAGES, FIRST_ROWS, HEAD_BYTES, IS_CRASH, IS_CUT, IS_ELSEWHERE,
+    MAX_STACK_BYTES, PAGE, RING_AT, SAMPLE_PAGES, SampleHead, row_at,
 };
 use crate::own_action::{self, KernelAction, SA_ONSTACK, SA_RESTART, SA_SIGINFO};
 use crate::process::{self, FilterState};
@@ -231,16 +231,45 @@ fn take_sample(row: usize, context: &Context) {
 
 /// Copies the registers and the stack of the calling thread into the ring.
 pub(crate) fn write(context: &Context, sampled: &Sampled) -> Written {
-    let Some(control) = process::control() else {
-        return Written::NoFile;
-    };
     let registers = context.registers();
     let start = registers.sp & !7;
     let (top, most) = sampled.own.map_or((0, 0), OwnRow::stack_bounds);
     let is_own = start < top && top - start <= most;
     let is_elsewhere = !is_own || context.is_in_alternate_stack(start);
     let (wanted, is_longer) = stack_bytes(start, top, is_elsewhere);
-    let claimed = ring::claim(control, (HEAD_BYTES + wanted).div_ceil(PAGE));
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    let head = SampleHead {
+        at: sampled.began,
+        pc: registers.pc,
+        sp: registers.sp,
+        fp: registers.fp,
+        lr: registers.lr,
+        flags: sampled.head.flags | flag(is_longer, IS_CUT) | flag(is_elsewhere, IS_ELSEWHERE),
+        ..sampled.head
+    };
+    // SAFETY: all words up to `wanted` are readable.
+    unsafe { publish(&head, (start, wanted), sampled.began) }
+}
+
+/// Writes bytes in place of a stack; their number is a multiple of 8.
+pub(crate) fn write_bytes(head: &SampleHead, bytes: &[u8]) -> Written {
+    let start = bytes.as_ptr().expose_provenance() as u64;
+    // SAFETY: the bytes are readable.
+    unsafe { publish(head, (start, bytes.len()), head.at) }
+}
+
+/// Claims pages, fills them and publishes them. The handler began at `began`.
+///
+/// # Safety
+/// The `wanted` bytes from `start` on are readable.
+unsafe fn publish(head: &SampleHead, (start, wanted): (u64, usize), began: u64) -> Written {
+    let Some(control) = process::control() else {
+        return Written::NoFile;
+    };
+    let is_crash = head.flags & IS_CRASH != 0;
+    let has_reserve = process::configuration().records_crashes && !is_crash;
+    let first = if has_reserve { CRASH_PAGES } else { 0 };
+    let claimed = ring::claim(control, (HEAD_BYTES + wanted).div_ceil(PAGE), first);
     if claimed.len == 0 {
         return Written::NoPage;
     }
@@ -252,23 +281,15 @@ pub(crate) fn write(context: &Context, sampled: &Sampled) -> Written {
     }
     let bytes = wanted.min(claimed.len * PAGE - HEAD_BYTES);
     let [first, more @ ..] = claimed.pages;
-    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
     let head = SampleHead {
-        at: sampled.began,
-        pc: registers.pc,
-        sp: registers.sp,
-        fp: registers.fp,
-        lr: registers.lr,
         stack_bytes: bytes as u32,
-        flags: sampled.head.flags
-            | flag(is_longer || bytes < wanted, IS_CUT)
-            | flag(is_elsewhere, IS_ELSEWHERE),
+        flags: head.flags | if bytes < wanted { IS_CUT } else { 0 },
         more_pages: claimed.len as u32 - 1,
         pages: more,
         claims: claimed.claims,
-        ..sampled.head
+        ..*head
     };
-    copy(&claimed, first, start, bytes, head, sampled.began);
+    copy(&claimed, first, start, bytes, head, began);
     ring::publish(control, &claimed);
     Written::Yes
 }

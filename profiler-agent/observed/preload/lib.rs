@@ -14,6 +14,7 @@
 //! | 1 | `layout` | the bytes of the shared file |
 //! | 1 | `raw`, `signal_set` | system calls; sets of signals |
 //! | 1 | `loaded` | the loaded files of the process, and their functions |
+//! | 2 | `seccomp` | whether a filter of system calls was inherited |
 //! | 2 | `process`, `bpf` | what is known about this process; runs filters of system calls |
 //! | 2 | `replaced` | defines functions that replace those of the C library |
 //! | 3 | `config` | the session's variable |
@@ -21,16 +22,17 @@
 //! | 3 | `threads`, `ring` | rows and timers; the pages of the samples |
 //! | 4 | `spares` | files in reserve, for the children of sandboxed processes |
 //! | 4 | `recording` | the beginning in a process that has a new file |
-//! | 5 | `forks` | forked children |
 //! | 4 | `own_action` | the program's own action for our signal |
 //! | 5 | `crash_actions` | the actions of the signals of crashes |
-//! | 6 | `starts`, `ends` | new threads; `exec` and `exit` |
-//! | 6 | `masks`, `actions` | what the program does with signals |
-//! | 7 | `filters` | what the program does with filters of system calls |
-//! | 7 | `handler` | the handler of the timers' signal |
-//! | 7 | `handover` | the beginning of a recorder in this process |
-//! | 8 | `crash` | the handler of crashes |
-//! | 9 | `start` | the beginning of a program |
+//! | 6 | `forks` | forked children |
+//! | 7 | `starts`, `ends` | new threads; `exec` and `exit` |
+//! | 7 | `masks`, `actions` | what the program does with signals |
+//! | 8 | `filters` | what the program does with filters of system calls |
+//! | 8 | `handler` | the handler of the timers' signal |
+//! | 8 | `handover` | the beginning of a recorder in this process |
+//! | 9 | `crash_maps` | the mappings of a process that crashes |
+//! | 10 | `crash` | the handler of crashes |
+//! | 11 | `start` | the beginning of a program |
 //!
 //! Invariant: nothing here can panic. The test `symbols` checks that the library has no code for
 //! panics.
@@ -48,6 +50,7 @@ mod bpf;
 mod config;
 mod crash;
 mod crash_actions;
+mod crash_maps;
 mod ends;
 mod filters;
 mod forks;
@@ -62,6 +65,7 @@ mod raw;
 mod recording;
 mod replaced;
 mod ring;
+mod seccomp;
 mod signal_set;
 mod spares;
 mod start;

@@ -19,7 +19,7 @@ use crate::threads;
 pub(crate) const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 const SIG_HOLD: usize = 2;
-const SIG_ERR: usize = usize::MAX;
+pub(crate) const SIG_ERR: usize = usize::MAX;
 pub(crate) const SA_SIGINFO: u64 = 4;
 pub(crate) const SA_ONSTACK: u64 = 0x0800_0000;
 pub(crate) const SA_RESTART: u64 = 0x1000_0000;
@@ -73,15 +73,31 @@ pub(crate) const NO_ACTION: ProgramAction = ProgramAction {
 
 /// A value of which another thread reads either the old or the new one, or a mixture: a program
 /// that changes one action from two threads at once gets either one.
-struct Kept<T>(UnsafeCell<T>);
+pub(crate) struct Kept<T>(UnsafeCell<T>);
 
 // SAFETY: no reference is made; the handler uses only the atomics below.
 unsafe impl<T> Sync for Kept<T> {}
 
+impl<T: Copy> Kept<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    pub(crate) fn get(&self) -> T {
+        // SAFETY: see the type; no reference is made.
+        unsafe { self.0.get().read() }
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        // SAFETY: as in `get`.
+        unsafe { self.0.get().write(value) };
+    }
+}
+
 /// The program's action for our signal.
-static KEPT: Kept<ProgramAction> = Kept(UnsafeCell::new(NO_ACTION));
+static KEPT: Kept<ProgramAction> = Kept::new(NO_ACTION);
 /// Our own action, to change its flags.
-static OWN: Kept<KernelAction> = Kept(UnsafeCell::new(DEFAULT));
+static OWN: Kept<KernelAction> = Kept::new(DEFAULT);
 static HANDLER: AtomicUsize = AtomicUsize::new(SIG_DFL);
 /// What the program's handler holds back while it runs, and its flags.
 static MASK: AtomicU64 = AtomicU64::new(0);
@@ -100,10 +116,8 @@ pub(crate) fn install(own: KernelAction) -> bool {
         handler: inherited.handler,
         ..NO_ACTION
     };
-    // SAFETY: called once, while the process has one thread.
-    unsafe { OWN.0.get().write(own) };
-    // SAFETY: as above.
-    unsafe { KEPT.0.get().write(kept) };
+    OWN.set(own);
+    KEPT.set(kept);
     HANDLER.store(inherited.handler, Ordering::Release);
     true
 }
@@ -137,19 +151,16 @@ pub(crate) fn action_of(signal: u32) -> Option<KernelAction> {
 /// Keeps the program's action for our signal, and returns the one before. In a child of `vfork`,
 /// whose memory is the parent's, it changes nothing.
 pub(crate) fn keep(new: *const ProgramAction, old: *mut ProgramAction) {
-    // SAFETY: see `Kept`; no reference is made.
-    let before = unsafe { KEPT.0.get().read() };
     let before = match HANDLER.load(Ordering::Acquire) {
         SIG_DFL => NO_ACTION, // perhaps reset by its own call
-        _ => before,
+        _ => KEPT.get(),
     };
     // SAFETY: null, or an action of the caller.
     if let Some(action) = unsafe { new.as_ref() }.filter(|_| is_in_own_process()) {
         if action.handler != SIG_DFL || before.handler != SIG_DFL {
             process::note(Notes::WANTS_SIGNAL);
         }
-        // SAFETY: as above.
-        unsafe { KEPT.0.get().write(*action) };
+        KEPT.set(*action);
         let [mask, ..] = action.mask;
         MASK.store(mask, Ordering::Relaxed);
         FLAGS.store(u64::from(action.flags as u32), Ordering::Relaxed);
@@ -173,8 +184,7 @@ fn restart_as(action: &ProgramAction) {
     }
     let interrupts =
         action.handler != SIG_DFL && action.handler != SIG_IGN && !action.has(SA_RESTART);
-    // SAFETY: see `Kept`.
-    let mut own = unsafe { OWN.0.get().read() };
+    let mut own = OWN.get();
     if interrupts {
         own.flags &= !SA_RESTART;
     }
@@ -299,8 +309,7 @@ pub(crate) fn hand_over() -> bool {
 
 /// Takes our action again: the other program was not executed.
 pub(crate) fn take_back() {
-    // SAFETY: see `Kept`.
-    let own = unsafe { OWN.0.get().read() };
+    let own = OWN.get();
     set_action(&own, &mut { DEFAULT });
 }
 

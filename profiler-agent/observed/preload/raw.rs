@@ -28,6 +28,7 @@ numbers! {
     READLINKAT = 267, 78;
     NEWFSTATAT = 262, 79;
     OPENAT = 257, 56;
+    READ = 0, 63;
     CLOSE = 3, 57;
     FTRUNCATE = 77, 46;
     FALLOCATE = 285, 47;
@@ -54,6 +55,7 @@ numbers! {
     EXIT_GROUP = 231, 94;
     TGKILL = 234, 131;
     RT_TGSIGQUEUEINFO = 297, 240;
+    NANOSLEEP = 35, 101;
     // Does not exist on aarch64.
     ARCH_PRCTL = 158, -1;
 }

@@ -55,16 +55,18 @@ fn granted(control: &Control) -> usize {
     (FIRST_RING_PAGES + more).min(RING_PAGES)
 }
 
-/// Claims free pages, lowest numbers first, at most `wanted`. The result may have fewer, or none.
-pub(crate) fn claim(control: &Control, wanted: usize) -> Claimed {
+/// Claims free pages from the page `first` on, lowest numbers first, at most `wanted`. The result may
+/// have fewer, or none.
+pub(crate) fn claim(control: &Control, wanted: usize, first: usize) -> Claimed {
     let pages = granted(control);
     let (claimed, freed) = (&control.claimed, &control.freed);
-    claim_of(claimed.iter().zip(freed).take(pages), wanted)
+    let states = claimed.iter().zip(freed).take(pages);
+    claim_of(states.enumerate().skip(first), wanted)
 }
 
-/// The same with the states of the pages: `claimed` and `freed`.
+/// The same with the numbers of the pages and their states: `claimed` and `freed`.
 fn claim_of<'a, S: State + 'a>(
-    states: impl Iterator<Item = (&'a S, &'a S)>,
+    states: impl Iterator<Item = (usize, (&'a S, &'a S))>,
     wanted: usize,
 ) -> Claimed {
     let mut claimed = Claimed {
@@ -73,7 +75,7 @@ fn claim_of<'a, S: State + 'a>(
         len: 0,
     };
     let wanted = wanted.min(SAMPLE_PAGES);
-    for (page, (state, freed)) in states.enumerate() {
+    for (page, (state, freed)) in states {
         if claimed.len >= wanted {
             break;
         }
@@ -170,7 +172,7 @@ mod loom_models {
 
         /// What a handler does. True if the sample was stored.
         fn sample(&self, writer: u8, wanted: usize) -> bool {
-            let claimed = claim_of(self.claimed.iter().zip(&self.freed), wanted);
+            let claimed = claim_of(self.claimed.iter().zip(&self.freed).enumerate(), wanted);
             let more = (claimed.len as u8).wrapping_sub(1);
             for page in claimed.pages() {
                 // SAFETY: loom checks that nobody else uses the page.

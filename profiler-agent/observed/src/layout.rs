@@ -54,6 +54,8 @@ pub const VERSION: u32 = 3;
 pub const RING_PAGES: usize = 256;
 /// The pages of the ring that exist before the session has granted any.
 pub const FIRST_RING_PAGES: usize = 16;
+/// The first pages of the ring are for a crash, if crashes are recorded.
+pub const CRASH_PAGES: usize = 8;
 /// The most pages of one sample.
 pub const SAMPLE_PAGES: usize = 16;
 /// The most threads of a process that are sampled at the same time.
@@ -165,11 +167,11 @@ pub struct Header {
     pub crash_address: AtomicU64,
     /// The number of the thread of the crash, as the process sees it.
     pub crash_tid: AtomicI32,
-    /// The signal of the crash; 0 without one. Stored after its sample was published.
+    /// The signal of the crash; 0 without one. Stored before its sample is published.
     pub crash_signal: AtomicU32,
     /// What the signal reports: `si_code`.
     pub crash_code: AtomicI32,
-    /// 1 if the process has claimed to record a crash. It records one.
+    /// 1 while a thread records its crash, and 2 afterwards. A program records one crash.
     pub crash_claimed: AtomicU32,
 }
 
@@ -273,7 +275,7 @@ pub struct SampleHead {
     pub uses: u32,
     /// The bytes of the stack, from the stack pointer rounded down to 8.
     pub stack_bytes: u32,
-    /// Any of [`IS_CUT`], [`IS_ELSEWHERE`] and [`IS_CRASH`].
+    /// Any of [`IS_CUT`], [`IS_ELSEWHERE`], [`IS_CRASH`] and [`IS_CRASH_MAPS`].
     pub flags: u32,
     /// The time in the handler so far, in units of the clock of samples.
     pub held: u32,
@@ -297,6 +299,9 @@ pub const IS_CUT: u32 = 1;
 pub const IS_ELSEWHERE: u32 = 2;
 /// In [`SampleHead::flags`]: the sample is the stack of the crash of [`Header::crash_signal`].
 pub const IS_CRASH: u32 = 4;
+/// In [`SampleHead::flags`], with [`IS_CRASH`]: in place of a stack, the bytes are lines of the
+/// system's list of the mappings at the crash.
+pub const IS_CRASH_MAPS: u32 = 8;
 /// The bytes of a sample's head.
 pub const HEAD_BYTES: usize = size_of::<SampleHead>();
 /// The most bytes of a stack in one sample.

@@ -81,7 +81,7 @@ pub struct ObservedStack<'a> {
 
 impl<'a> ObservedStack<'a> {
     /// The registers and the words, for the unwinder.
-    fn to_walk(&self) -> (Registers, CopiedStack<'a>) {
+    fn unwindable(self) -> (Registers, CopiedStack<'a>) {
         let words = CopiedStack {
             start: self.sp & !7,
             words: self.words,
@@ -323,7 +323,7 @@ impl ObservedProcess {
         thread: ThreadId,
         stack: &ObservedStack<'_>,
     ) -> bool {
-        let (registers, words) = stack.to_walk();
+        let (registers, words) = stack.unwindable();
         let walked = self.walk(files, registers, &words);
         let span = SampleSpan::run(stack.ticks);
         self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked, None)
@@ -336,7 +336,7 @@ impl ObservedProcess {
         files: &'f mut ObservedFiles,
         stack: &ObservedStack<'_>,
     ) -> (&mut PoolWriter, &'f [Frame], bool) {
-        let (registers, words) = stack.to_walk();
+        let (registers, words) = stack.unwindable();
         let (registers, called) = caller_of_nowhere(&self.snapshot, registers, &words);
         let walked = self.walk(files, registers, &words);
         self.keep_shown(files, walked);
@@ -344,7 +344,8 @@ impl ObservedProcess {
         if let Some(innermost) = files.plain.last_mut() {
             *innermost = innermost.as_return_address();
         }
-        (&mut self.writer, &files.plain, walked.cut)
+        let is_cut = walked.cut || walked.failed;
+        (&mut self.writer, &files.plain, is_cut)
     }
 
     /// Unwinds a stack that a handler has copied.

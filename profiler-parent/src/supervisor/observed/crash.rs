@@ -1,6 +1,6 @@
 //! The crash of an observed program, as its handler has stored it.
 //!
-//! Used by `program`. The handler publishes the stack before it stores the signal, so the two may be
+//! Used by `program`. The handler stores the signal before it publishes the stack, so the two may be
 //! read in different passes. Every value is what the process claims: texts are made here, and a
 //! signal that is no crash is ignored.
 
@@ -22,6 +22,11 @@ const SIGNALS: [i32; 6] = [
     libc::SIGFPE,
     libc::SIGSEGV,
 ];
+
+/// The bytes that a handler has written in place of a stack.
+pub(super) fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
 
 /// The stack of a crash, which was read from the ring.
 #[derive(Debug)]

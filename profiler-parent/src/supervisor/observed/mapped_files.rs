@@ -76,7 +76,8 @@ struct Mapped<'t> {
     has_code: bool,
 }
 
-fn files_in(text: &[u8], pid: ProcessId) -> Vec<LoadedFile> {
+/// The files with code in such a list.
+pub(super) fn files_in(text: &[u8], pid: ProcessId) -> Vec<LoadedFile> {
     let mut files = Vec::new();
     let mut last: Option<Mapped<'_>> = None;
     let mut keep = |mapped: Option<Mapped<'_>>| {

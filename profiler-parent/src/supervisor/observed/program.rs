@@ -19,13 +19,13 @@ use profiler_core::internal::observed::{
 };
 use profiler_core::session::{DropReason, SessionParams};
 use profiler_core::time::Timestamp;
-use profiler_observed::layout::{Ending, IS_CRASH, IS_CUT, MAX_ROWS, SampleHead};
+use profiler_observed::layout::{Ending, IS_CRASH, IS_CRASH_MAPS, IS_CUT, MAX_ROWS, SampleHead};
 use profiler_symbols::SymbolStore;
 
 use crate::process_table::ObservedTime;
 
-use super::crash::{CrashStack, CrashTexts};
-use super::mapped_files::{ListingPause, mapped_files};
+use super::crash::{CrashStack, CrashTexts, bytes_of};
+use super::mapped_files::{ListingPause, files_in, mapped_files};
 use super::module_places;
 use super::outside::TIME_ONLY;
 use super::program_file::ProgramFile;
@@ -245,8 +245,7 @@ impl ObservedProgram {
         Ok(taken)
     }
 
-    /// Records the crash of the program, if its file has one that is not recorded. Its stack may be
-    /// in the file before its signal is.
+    /// Records the crash of the program, if its file has one that is not recorded.
     fn record_crash(&mut self, files: &mut ObservedFiles, discard: bool) {
         let header = self.file.header().unwrap_or_default();
         if self.has_crashed || header.crash_signal == 0 {
@@ -368,6 +367,15 @@ impl ObservedProgram {
     fn record(&mut self, files: &mut ObservedFiles, sample: &ReadSample, discard: bool) {
         let head = &sample.head;
         let words = || self.words.get(sample.words.clone()).unwrap_or_default();
+        if head.flags & IS_CRASH_MAPS != 0 {
+            let mapped = files_in(&bytes_of(words()), self.pid);
+            add_files(
+                mapped,
+                (&mut self.loaded, files, &self.symbols),
+                &mut self.process,
+            );
+            return;
+        }
         if head.flags & IS_CRASH != 0 {
             self.crash = Some(CrashStack::new(head, words()));
             return;
@@ -528,17 +536,26 @@ fn find_files(
     (files, symbols): (&mut ObservedFiles, &SymbolStore),
     process: &mut ObservedProcess,
 ) -> bool {
+    let has_new = add_files(mapped_files(pid), (loaded, files, symbols), process);
+    listing.begin(has_new);
+    has_new
+}
+
+/// Adds those of the mapped files that are new. Returns whether there are any.
+fn add_files(
+    mut mapped: Vec<LoadedFile>,
+    (loaded, files, symbols): (&mut Vec<LoadedFile>, &mut ObservedFiles, &SymbolStore),
+    process: &mut ObservedProcess,
+) -> bool {
     let is_known = |file: &LoadedFile| {
         let start = file.addresses.start;
         loaded.iter().any(|known| known.addresses.contains(&start))
     };
-    let mut new = mapped_files(pid);
-    new.retain(|file| !is_known(file));
-    let has_new = !new.is_empty();
-    listing.begin(has_new);
+    mapped.retain(|file| !is_known(file));
+    let has_new = !mapped.is_empty();
     if has_new {
-        module_places::keep(&new, symbols);
-        loaded.append(&mut new);
+        module_places::keep(&mapped, symbols);
+        loaded.append(&mut mapped);
         process.set_loaded(files, loaded);
     }
     has_new
