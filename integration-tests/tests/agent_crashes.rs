@@ -1,4 +1,4 @@
-//! Tests of `profiler record --crashes`: programs that nobody changed end as without the profiler,
+//! Tests of `profiler record --crashes`: unmodified programs end as they do without the profiler,
 //! and their crashes are in the profile.
 
 use std::os::unix::process::ExitStatusExt;
@@ -114,8 +114,8 @@ int main(int count, char **words) {
 }
 "#;
 
-/// A recording with `--crashes`: the output of the command, and what `profiler info` shows, or why
-/// there is no profile.
+/// A recording with `--crashes`: the output of the command, and the output of `profiler info`, or
+/// the error output if there is no profile.
 struct CrashRecording {
     output: Output,
     shown: String,
@@ -155,8 +155,7 @@ fn first_crash(recording: &CrashRecording) -> &str {
 }
 
 #[test]
-fn each_crash_of_a_program_that_was_not_changed_has_its_stack_and_its_status() -> anyhow::Result<()>
-{
+fn crashes_of_unmodified_programs_have_their_stack_and_signal() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let program = compiled(&place)?;
@@ -208,7 +207,7 @@ fn each_crash_of_a_program_that_was_not_changed_has_its_stack_and_its_status() -
 }
 
 #[test]
-fn a_crash_of_a_forked_child_is_in_the_profile_of_its_parent() -> anyhow::Result<()> {
+fn the_crash_of_a_forked_child_is_recorded() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let program = compiled(&place)?;
@@ -250,12 +249,11 @@ fn a_program_with_actions_of_its_own_keeps_them() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A filter that kills the process at the system call by which our handler passes a signal on, also
-/// one that was inherited; a handler that calls ours, and would be called for ever; an alternate
-/// signal stack on which no handler has room.
+/// The cases: a filter that kills the process when it calls `rt_tgsigqueueinfo`, installed or
+/// inherited; a handler of the program that calls the profiler's; an alternate signal stack that is
+/// too small for a handler.
 #[test]
-fn where_the_handler_would_do_harm_a_crash_has_the_status_of_the_program_alone()
--> anyhow::Result<()> {
+fn filters_chains_of_handlers_and_small_stacks_keep_the_signal() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let program = compiled(&place)?;
@@ -275,7 +273,7 @@ fn where_the_handler_would_do_harm_a_crash_has_the_status_of_the_program_alone()
 }
 
 #[test]
-fn a_crash_in_a_library_that_was_loaded_later_has_its_functions() -> anyhow::Result<()> {
+fn a_crash_in_a_library_that_was_loaded_later_has_function_names() -> anyhow::Result<()> {
     own_process!();
     let place = Workplace::new()?;
     let program = compiled(&place)?;

@@ -44,8 +44,8 @@ pub(crate) fn crashed(prepare: impl FnOnce(), crash: impl FnOnce()) -> Ended {
     recorded
 }
 
-/// Like [`crashed`], for a crash before which another one may end the process by `SIGSEGV`: repeats
-/// each child until its status is as it should be, at most ten times.
+/// Like [`crashed`], but starts each child up to ten times until `is_right` accepts its status. Any
+/// other status must be `SIGSEGV`, by which an earlier crash may end the process.
 pub(crate) fn crashed_unless_killed(
     prepare: impl FnOnce(),
     crash: impl FnOnce(),
@@ -62,7 +62,7 @@ pub(crate) fn crashed_unless_killed(
             assert!(is_right || is_killed, "{role}: {}", ended.verdict);
             is_right
         });
-        right.unwrap_or_else(|| panic!("{role}: never as it should"))
+        right.unwrap_or_else(|| panic!("{role}: no run had the expected status"))
     });
     recorded
 }

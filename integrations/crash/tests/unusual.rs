@@ -18,8 +18,8 @@ extern "C" fn exit_42(_: c_int) {
 }
 
 /// Takes the access to the shared memory that the process has mapped, as a part of the recording's.
-/// A thread of the profiler may access the memory before the crash. It blocks all signals, so the
-/// system then ends the process by `SIGSEGV`.
+/// If a thread of the profiler accesses the memory first, the kernel ends the process by `SIGSEGV`,
+/// because that thread blocks all signals.
 fn lose_shared_memory() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let lost = maps.lines().filter(|line| line.contains("rw-s"));

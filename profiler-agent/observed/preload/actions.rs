@@ -39,19 +39,19 @@ replaced! {
         };
     signal(number: c_int, handler: usize) -> usize =
         |number, handler, call| {
-            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { set(number, handler, call(number, handler)) }
+            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { after_handler_set(number, handler, call(number, handler)) }
         };
     bsd_signal(number: c_int, handler: usize) -> usize =
         |number, handler, call| {
-            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { set(number, handler, call(number, handler)) }
+            if is_ours(number) { own_action::keep_handler(handler, SA_RESTART) } else { after_handler_set(number, handler, call(number, handler)) }
         };
     sysv_signal(number: c_int, handler: usize) -> usize =
         |number, handler, call| {
             let flags = SA_RESETHAND | SA_NODEFER;
-            if is_ours(number) { own_action::keep_handler(handler, flags) } else { set(number, handler, call(number, handler)) }
+            if is_ours(number) { own_action::keep_handler(handler, flags) } else { after_handler_set(number, handler, call(number, handler)) }
         };
     sigset(number: c_int, handler: usize) -> usize =
-        |number, handler, call| if is_ours(number) { own_action::set(handler) } else { set(number, handler, call(number, handler)) };
+        |number, handler, call| if is_ours(number) { own_action::set(handler) } else { after_handler_set(number, handler, call(number, handler)) };
     sigaltstack(new: *const c_void, old: *mut c_void) -> c_int = |new, old, call| {
         let done = call(new, old);
         // A thread with a timer that has a smaller stack now must not get a signal on it.
@@ -66,12 +66,12 @@ replaced! {
     };
 }
 
-/// After the program has set a handler: returns the handler before as the program sees it.
-fn set(number: c_int, handler: usize, before: usize) -> usize {
+/// Called after the program has set a handler. Returns the handler before as the program sees it.
+fn after_handler_set(number: c_int, handler: usize, before: usize) -> usize {
     if handler == SIG_DFL && before != SIG_ERR {
         crash_actions::install_again(number as u32);
     }
-    crash_actions::shown(before)
+    crash_actions::visible_handler(before)
 }
 
 fn is_ours(signal: c_int) -> bool {
@@ -103,6 +103,6 @@ fn hide_ours(done: c_int, old: *mut ProgramAction) {
             let [mask, ..] = &mut old.mask;
             *mask &= !bit(process::configuration().signal);
         }
-        *old = crash_actions::shown_action(*old);
+        *old = crash_actions::visible_action(*old);
     }
 }

@@ -1,8 +1,8 @@
 //! The variable by which a session asks for recording.
 //!
-//! `MULTIPROCESS_PROFILER_OBSERVED=3 61 4000000 t c /dev/shm/profiler-x`: the version of the layout,
-//! the signal, the interval in nanoseconds, `t` for the processor's own clock or `m` for the
-//! monotonic one, `c` if crashes are recorded or `-` if not, and the directory.
+//! `MULTIPROCESS_PROFILER_OBSERVED=3 61 4000000 t c /dev/shm/profiler-x`: the version of the
+//! layout, the signal, the interval in nanoseconds, `t` for the processor's own clock or `m` for
+//! the monotonic one, `c` if crashes are recorded or `-` if not, and the directory.
 
 use crate::layout::VERSION;
 use crate::process::{Configuration, MAX_DIRECTORY};

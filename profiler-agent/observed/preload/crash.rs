@@ -1,15 +1,16 @@
 //! The handler of crashes, if the session asks for it: records the stack of the crash, and ends the
-//! process as it would end without this library.
+//! process by the same signal.
 //!
 //! The kernel calls the handler on the thread that crashes, on its alternate signal stack if it has
 //! one. The handler stores the signal in the header of the file, and writes the mappings and the
 //! stack into the ring. Then the signal has its default action, and is sent once more with the same
 //! data: it ends the process when the handler returns, at the instruction that crashed. The exit
-//! status and the core dump are those of the program alone.
+//! status and the core dump are the same as without this library, with two exceptions: if the stack
+//! has no space for the handler, the process ends by `SIGSEGV`; if the handler causes a fault, the
+//! process ends by the signal of that fault.
 //!
-//! The signal is held back while its handler runs. If the handler meets the same fault, the system
-//! ends the process by it. A thread that crashes while another one records waits for it, because
-//! the end of the process would cut the record off.
+//! If a thread crashes while another one records its crash, it waits up to about 100 ms, because
+//! the process would otherwise end before the record is complete.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -24,11 +25,12 @@ use crate::seccomp;
 use crate::threads;
 
 /// The states of [`crate::layout::Header::crash_claimed`].
-const FREE: u32 = 0;
-const CLAIMED: u32 = 1;
-const DONE: u32 = 2;
-/// How many times a thread looks whether another one has recorded its crash; a millisecond apart.
-const LOOKS: u32 = 100;
+const CRASH_UNCLAIMED: u32 = 0;
+const CRASH_CLAIMED: u32 = 1;
+const CRASH_RECORDED: u32 = 2;
+/// The number of times that a thread checks whether another one has recorded its crash, a
+/// millisecond apart.
+const MAX_WAIT_POLLS: u32 = 100;
 
 /// `struct siginfo` of the kernel for a fault.
 #[repr(C)]
@@ -40,9 +42,9 @@ struct FaultSignal {
     address: u64,
 }
 
-/// Installs the handler, unless a filter of system calls was inherited, which may forbid to end the
-/// process, or the process is the first one of a PID namespace, which the default action of a signal
-/// that is sent does not end.
+/// Installs the handler, except in two cases. An inherited filter of system calls may forbid the
+/// calls that end the process. In the first process of a PID namespace, a signal that is sent has
+/// no effect if its action is the default.
 pub(crate) fn install() {
     if process_id() != 1 && !seccomp::may_be_filtered() {
         let handler = on_crash as *const () as usize;
@@ -57,13 +59,13 @@ unsafe extern "C" fn on_crash(signal: i32, info: *const FaultSignal, context: *c
         return;
     };
     record(fault, context);
-    // Another action may be installed, of a handler that has called this one.
+    // The installed action may be that of a handler of the program that has called this one.
     crash_actions::reset(signal as u32);
     send_again(signal, ptr::from_ref(fault));
 }
 
-/// Sends the signal to the calling thread, with the same data if the system permits that. It arrives
-/// when the handler returns.
+/// Sends the signal to the calling thread, with the same data if the system permits that. It
+/// arrives when the handler returns.
 fn send_again(signal: i32, info: *const FaultSignal) {
     let (process, thread) = (process_id() as usize, thread_id() as usize);
     let (number, place) = (signal as usize, info.expose_provenance());
@@ -89,10 +91,12 @@ fn record(fault: &FaultSignal, context: &Context) {
     let Some(header) = process::header().filter(|_| may_record) else {
         return;
     };
-    let claims =
-        header
-            .crash_claimed
-            .compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
+    let claims = header.crash_claimed.compare_exchange(
+        CRASH_UNCLAIMED,
+        CRASH_CLAIMED,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
     if claims.is_err() {
         return wait_for_other(header);
     }
@@ -103,15 +107,17 @@ fn record(fault: &FaultSignal, context: &Context) {
         .crash_signal
         .store(fault.signal as u32, Ordering::Release);
     if write_sample(context) != Written::NoFile {
-        header.crash_claimed.store(DONE, Ordering::Release);
+        header
+            .crash_claimed
+            .store(CRASH_RECORDED, Ordering::Release);
     }
 }
 
 /// Waits, for a limited time, until another thread has recorded its crash.
 fn wait_for_other(header: &Header) {
     let own = thread_id();
-    for _ in 0..LOOKS {
-        let is_done = header.crash_claimed.load(Ordering::Acquire) != CLAIMED;
+    for _ in 0..MAX_WAIT_POLLS {
+        let is_done = header.crash_claimed.load(Ordering::Acquire) != CRASH_CLAIMED;
         if is_done || header.crash_tid.load(Ordering::Relaxed) == own || !process::is_intact() {
             return;
         }
@@ -134,7 +140,7 @@ fn write_sample(context: &Context) -> Written {
         tid: thread_id(),
         ..SampleHead::default()
     };
-    if crash_maps::write(&head) == Written::NoFile {
+    if crash_maps::write_maps(&head) == Written::NoFile {
         return Written::NoFile;
     }
     let sampled = Sampled {
@@ -142,5 +148,5 @@ fn write_sample(context: &Context) -> Written {
         own: row.and_then(threads::own_row),
         head,
     };
-    handler::write(context, &sampled)
+    handler::write_stack(context, &sampled)
 }

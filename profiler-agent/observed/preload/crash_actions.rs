@@ -1,8 +1,9 @@
-//! The actions of the signals of crashes: ours is installed where the program has none.
+//! Installs the handler of crashes for each crash signal whose action is the default.
 //!
-//! The program does not see ours, and replaces it like the default action. When the program sets
-//! the default action, it gets ours again. Ours is removed before a filter of system calls is
-//! installed, because the handler could then not end the process in the usual way, and when a
+//! Functions of the C library report the default action in place of ours; a raw system call reports
+//! ours. The program can replace our action like the default one. If it sets the default action
+//! through the C library, ours is installed again. Ours is removed before a filter of system calls
+//! is installed, because the handler could then not end the process in the usual way, and when a
 //! thread has an alternate signal stack that is too small for a handler.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,33 +15,33 @@ use crate::process;
 use crate::threads;
 
 /// `SIGILL`, `SIGTRAP`, `SIGABRT`, `SIGBUS`, `SIGFPE`, `SIGSEGV`.
-const SIGNALS: [u32; 6] = [4, 5, 6, 7, 8, 11];
+const CRASH_SIGNALS: [u32; 6] = [4, 5, 6, 7, 8, 11];
 
 /// Our action. Written once, while the process has one thread.
-static OWN: Kept<KernelAction> = Kept::new(DEFAULT);
+static CRASH_ACTION: Kept<KernelAction> = Kept::new(DEFAULT);
 /// The address of our handler; 0 if it was never installed.
-static HANDLER: AtomicUsize = AtomicUsize::new(0);
-/// Whether ours is installed where the program has none.
-static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+static CRASH_HANDLER: AtomicUsize = AtomicUsize::new(0);
+/// Whether the handler is installed for crash signals with the default action.
+static IS_CRASH_HANDLER_ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Installs our action for each of the signals whose action is the default.
 pub(crate) fn install(own: KernelAction) {
-    OWN.set(own);
-    HANDLER.store(own.handler, Ordering::Release);
-    IS_ACTIVE.store(true, Ordering::Release);
-    SIGNALS.into_iter().for_each(install_for);
+    CRASH_ACTION.set(own);
+    CRASH_HANDLER.store(own.handler, Ordering::Release);
+    IS_CRASH_HANDLER_ACTIVE.store(true, Ordering::Release);
+    CRASH_SIGNALS.into_iter().for_each(install_for);
 }
 
 fn install_for(signal: u32) {
     if action_of(signal).is_some_and(|action| action.handler == SIG_DFL) {
-        set_action_of(signal, &OWN.get(), &mut { DEFAULT });
+        set_action_of(signal, &CRASH_ACTION.get(), &mut { DEFAULT });
     }
 }
 
 /// Installs ours for this signal if the program has just set the default action.
 pub(crate) fn install_again(signal: u32) {
-    let may_install = IS_ACTIVE.load(Ordering::Acquire)
-        && SIGNALS.contains(&signal)
+    let may_install = IS_CRASH_HANDLER_ACTIVE.load(Ordering::Acquire)
+        && CRASH_SIGNALS.contains(&signal)
         && process::is_recorded()
         && process::may_call_system()
         && threads::is_own_process();
@@ -49,11 +50,11 @@ pub(crate) fn install_again(signal: u32) {
     }
 }
 
-/// Gives the signals their default action again, for good, except those for which the program has
-/// another one.
+/// Restores the default action of each signal that has our handler. The handler is not installed
+/// again.
 pub(crate) fn remove() {
-    if IS_ACTIVE.swap(false, Ordering::AcqRel) {
-        for signal in SIGNALS {
+    if IS_CRASH_HANDLER_ACTIVE.swap(false, Ordering::AcqRel) {
+        for signal in CRASH_SIGNALS {
             if action_of(signal).is_some_and(|action| is_ours(action.handler)) {
                 reset(signal);
             }
@@ -68,16 +69,16 @@ pub(crate) fn reset(signal: u32) {
 
 /// Whether an action has our handler.
 fn is_ours(handler: usize) -> bool {
-    handler != 0 && handler == HANDLER.load(Ordering::Acquire)
+    handler != 0 && handler == CRASH_HANDLER.load(Ordering::Acquire)
 }
 
 /// A handler as the program sees it.
-pub(crate) fn shown(handler: usize) -> usize {
+pub(crate) fn visible_handler(handler: usize) -> usize {
     if is_ours(handler) { SIG_DFL } else { handler }
 }
 
 /// An action as the program sees it.
-pub(crate) fn shown_action(action: ProgramAction) -> ProgramAction {
+pub(crate) fn visible_action(action: ProgramAction) -> ProgramAction {
     if is_ours(action.handler) {
         NO_ACTION
     } else {

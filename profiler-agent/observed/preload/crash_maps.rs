@@ -1,10 +1,10 @@
-//! The files that the process has mapped when it crashes: the session cannot read the list of a
-//! process that has ended, and the names that the process stored at its start lack later libraries.
+//! Copies the list of mapped files when the process crashes. The session cannot read the mappings
+//! of a process that has ended, and the list from the start of the process lacks libraries that
+//! were loaded later.
 //!
-//! Called by the handler of the crash that has the claim, so the static room has one user. The list
-//! of the system is copied into pages of the ring. Only the mappings of files are kept that have
-//! code, or that begin a file: the session needs no others. A line that is longer than the room for
-//! one is left out.
+//! Only the handler that has claimed the crash calls it, so the static buffer has one user. A
+//! mapping is kept if it has a name and is executable or has offset 0: the session needs no others.
+//! Lines longer than [`MAX_LINE`], and lines for which the buffer has no space, are omitted.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -21,18 +21,18 @@ const MAX_BYTES: usize = (CRASH_PAGES - 2) * PAGE - HEAD_BYTES;
 /// The longest line that is kept.
 const MAX_LINE: usize = 512;
 
-struct Room(UnsafeCell<[u8; MAX_BYTES]>);
+struct MapsBuffer(UnsafeCell<[u8; MAX_BYTES]>);
 
 // SAFETY: only the handler that has claimed the crash of this process uses it.
-unsafe impl Sync for Room {}
+unsafe impl Sync for MapsBuffer {}
 
-static ROOM: Room = Room(UnsafeCell::new([0; MAX_BYTES]));
+static MAPS_BUFFER: MapsBuffer = MapsBuffer(UnsafeCell::new([0; MAX_BYTES]));
 
 /// Copies the list into the ring. `head` has the numbers of the thread.
-pub(crate) fn write(head: &SampleHead) -> Written {
-    // SAFETY: an exclusive user, see `Room`; nothing else refers to it while this one does.
-    let room = unsafe { &mut *ROOM.0.get() };
-    let Some(len) = read(room) else {
+pub(crate) fn write_maps(head: &SampleHead) -> Written {
+    // SAFETY: an exclusive user, see `MapsBuffer`; nothing else refers to it while this one does.
+    let room = unsafe { &mut *MAPS_BUFFER.0.get() };
+    let Some(len) = read_maps(room) else {
         return Written::NoPage;
     };
     let head = SampleHead {
@@ -43,7 +43,7 @@ pub(crate) fn write(head: &SampleHead) -> Written {
 }
 
 /// Reads the lines about files into the room; returns their bytes, a multiple of 8.
-fn read(room: &mut [u8]) -> Option<usize> {
+fn read_maps(room: &mut [u8]) -> Option<usize> {
     let path = MAPS.as_ptr().addr();
     // SAFETY: the path ends with a zero.
     let opened = unsafe {
@@ -53,7 +53,7 @@ fn read(room: &mut [u8]) -> Option<usize> {
         )
     };
     let file = usize::try_from(opened).ok()?;
-    let mut lines = Lines {
+    let mut lines = MapsLines {
         room,
         kept: 0,
         end: 0,
@@ -75,14 +75,14 @@ fn read(room: &mut [u8]) -> Option<usize> {
 }
 
 /// Lines in the room: complete ones that are kept, then the present one.
-struct Lines<'a> {
+struct MapsLines<'a> {
     room: &'a mut [u8],
     kept: usize,
     end: usize,
     is_long: bool,
 }
 
-impl Lines<'_> {
+impl MapsLines<'_> {
     fn push(&mut self, byte: u8) {
         // The last bytes are for the padding.
         let is_full = self.end.wrapping_add(8) >= self.room.len();
@@ -113,7 +113,7 @@ impl Lines<'_> {
     }
 }
 
-/// Whether a line is about a file, and about its code or its beginning:
+/// Whether a line has a name, and its mapping is executable or has offset 0:
 /// `start-end rwxp offset device inode /path`.
 fn is_wanted(line: &[u8]) -> bool {
     let mut words = line.split(|byte| *byte == b' ').skip(1);
@@ -130,7 +130,7 @@ mod tests {
     /// What is kept of a list in a room of this size.
     fn kept(text: &[u8], room: usize) -> Vec<u8> {
         let mut room = vec![0; room];
-        let mut lines = Lines {
+        let mut lines = MapsLines {
             room: &mut room,
             kept: 0,
             end: 0,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_of_files_are_kept_that_have_code_or_begin_a_file() {
+    fn executable_and_first_mappings_are_kept() {
         let text = b"1-2 rw-p 0 0:0 0\n3-4 r--p 000 1:2 3 /a\n4-5 r-xp 10 1:2 3 /a\n\
             5-6 r--p 20 1:2 3 /a\n6-7 r-xp 0 0:0 0 [vdso]\n";
         let wanted = b"3-4 r--p 000 1:2 3 /a\n4-5 r-xp 10 1:2 3 /a\n6-7 r-xp 0 0:0 0 [vdso]\n";

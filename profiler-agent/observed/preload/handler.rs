@@ -125,7 +125,8 @@ unsafe extern "C" {
     fn profiler_observed_return();
 }
 
-/// An action with this handler, a static function with the three arguments that SA_SIGINFO promises.
+/// An action with this handler, a static function with the three arguments that SA_SIGINFO
+/// promises.
 pub(crate) fn action_with(handler: usize) -> KernelAction {
     KernelAction {
         handler,
@@ -187,7 +188,7 @@ pub(crate) struct Sampled {
     pub(crate) head: SampleHead,
 }
 
-/// What has become of a sample.
+/// The result of writing a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It is published.
@@ -217,7 +218,7 @@ fn take_sample(row: usize, context: &Context) {
         ..SampleHead::default()
     };
     let own = Some(own);
-    match write(context, &Sampled { began, own, head }) {
+    match write_stack(context, &Sampled { began, own, head }) {
         Written::Yes => shared.sampled_cpu_ns.store(cpu_ns, Ordering::Release),
         Written::NoPage => {
             shared.refused.fetch_add(1, Ordering::Relaxed);
@@ -230,7 +231,7 @@ fn take_sample(row: usize, context: &Context) {
 }
 
 /// Copies the registers and the stack of the calling thread into the ring.
-pub(crate) fn write(context: &Context, sampled: &Sampled) -> Written {
+pub(crate) fn write_stack(context: &Context, sampled: &Sampled) -> Written {
     let registers = context.registers();
     let start = registers.sp & !7;
     let (top, most) = sampled.own.map_or((0, 0), OwnRow::stack_bounds);
@@ -248,21 +249,21 @@ pub(crate) fn write(context: &Context, sampled: &Sampled) -> Written {
         ..sampled.head
     };
     // SAFETY: all words up to `wanted` are readable.
-    unsafe { publish(&head, (start, wanted), sampled.began) }
+    unsafe { publish_sample(&head, (start, wanted), sampled.began) }
 }
 
-/// Writes bytes in place of a stack; their number is a multiple of 8.
+/// Writes bytes in place of a stack. Their number must be a multiple of 8.
 pub(crate) fn write_bytes(head: &SampleHead, bytes: &[u8]) -> Written {
     let start = bytes.as_ptr().expose_provenance() as u64;
     // SAFETY: the bytes are readable.
-    unsafe { publish(head, (start, bytes.len()), head.at) }
+    unsafe { publish_sample(head, (start, bytes.len()), head.at) }
 }
 
 /// Claims pages, fills them and publishes them. The handler began at `began`.
 ///
 /// # Safety
 /// The `wanted` bytes from `start` on are readable.
-unsafe fn publish(head: &SampleHead, (start, wanted): (u64, usize), began: u64) -> Written {
+unsafe fn publish_sample(head: &SampleHead, (start, wanted): (u64, usize), began: u64) -> Written {
     let Some(control) = process::control() else {
         return Written::NoFile;
     };

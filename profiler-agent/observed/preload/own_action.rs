@@ -75,7 +75,7 @@ pub(crate) const NO_ACTION: ProgramAction = ProgramAction {
 /// that changes one action from two threads at once gets either one.
 pub(crate) struct Kept<T>(UnsafeCell<T>);
 
-// SAFETY: no reference is made; the handler uses only the atomics below.
+// SAFETY: no reference is made. A handler reads only atomics, or a value that is written once.
 unsafe impl<T> Sync for Kept<T> {}
 
 impl<T: Copy> Kept<T> {

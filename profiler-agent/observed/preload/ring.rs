@@ -55,8 +55,8 @@ fn granted(control: &Control) -> usize {
     (FIRST_RING_PAGES + more).min(RING_PAGES)
 }
 
-/// Claims free pages from the page `first` on, lowest numbers first, at most `wanted`. The result may
-/// have fewer, or none.
+/// Claims free pages from the page `first` on, lowest numbers first, at most `wanted`. The result
+/// may have fewer, or none.
 pub(crate) fn claim(control: &Control, wanted: usize, first: usize) -> Claimed {
     let pages = granted(control);
     let (claimed, freed) = (&control.claimed, &control.freed);

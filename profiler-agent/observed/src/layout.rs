@@ -54,7 +54,8 @@ pub const VERSION: u32 = 3;
 pub const RING_PAGES: usize = 256;
 /// The pages of the ring that exist before the session has granted any.
 pub const FIRST_RING_PAGES: usize = 16;
-/// The first pages of the ring are for a crash, if crashes are recorded.
+/// The number of pages at the start of the ring that are reserved for a crash. Other samples do not
+/// use them if crashes are recorded.
 pub const CRASH_PAGES: usize = 8;
 /// The most pages of one sample.
 pub const SAMPLE_PAGES: usize = 16;
@@ -171,7 +172,8 @@ pub struct Header {
     pub crash_signal: AtomicU32,
     /// What the signal reports: `si_code`.
     pub crash_code: AtomicI32,
-    /// 1 while a thread records its crash, and 2 afterwards. A program records one crash.
+    /// 0 without a crash, 1 while a thread records one, 2 when the record is complete. At most one
+    /// crash is recorded in a file.
     pub crash_claimed: AtomicU32,
 }
 

@@ -43,8 +43,8 @@ pub struct Observation<'a> {
     /// Whether samples are stamped with the processor's cycle counter, and not with the monotonic
     /// clock.
     pub uses_cycle_counter: bool,
-    /// Whether each process records its crash. It then has handlers for the signals of crashes,
-    /// where it does not install its own.
+    /// Whether each process records its crash. The library then installs handlers for the crash
+    /// signals whose action is the default.
     pub records_crashes: bool,
 }
 

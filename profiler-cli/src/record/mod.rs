@@ -133,8 +133,8 @@ pub(crate) struct RecordArgs {
     /// Profiles only programs that call `profiler_child::init()`: preloads no library
     #[arg(long)]
     no_agent: bool,
-    /// Records the crash of each program: the stack, the signal and the address. The programs get
-    /// handlers for the signals of crashes where they have none
+    /// Records the crash of each program: its stack, signal and address. Installs handlers for
+    /// crash signals whose action is the default
     #[arg(long, conflicts_with = "no_agent")]
     crashes: bool,
     /// Shows CMD with its arguments in the profile; they may contain secrets

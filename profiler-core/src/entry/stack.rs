@@ -30,8 +30,8 @@ const COUNT_MASK: u64 = 0xffff;
 const CUT: u64 = 1 << 16;
 
 impl Frame {
-    /// The same place in the code as a return address. Readers take the innermost frame of a
-    /// marker for one, and look for the call before it.
+    /// The frame with its address plus one. Readers treat the innermost frame of a marker as a
+    /// return address, and subtract one to find the call.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no crashes on these systems
     pub(crate) const fn as_return_address(self) -> Self {
         match self {

@@ -1,7 +1,8 @@
 //! Records a crash of this process: a marker with the stack, and the open labels of all threads.
+//! Also records the crash of an observed process ([`record_observed`]), for the session.
 //!
-//! Called by `integrations/crash`, and by the session for the crash of an observed process. A thread of the profiler takes the memory before
-//! ([`prepare`]), because the handler of the crash may have interrupted anything: an entry, the
+//! Called by `integrations/crash`. [`prepare`] takes the memory in advance on a thread of the
+//! profiler, because the handler of the crash may have interrupted anything: an entry, the
 //! allocator, the lock of the chunk manager. The entries are of the same form as all others, so
 //! every reader of pools finds them, also after the process has died.
 //!
@@ -163,8 +164,8 @@ pub fn claim() -> Claimed {
 }
 
 impl CrashClaim {
-    /// Records the crash. Without `with_stack`, the stack is the address of the crash alone. False if there is no session or no room. For signal
-    /// handlers; needs about 16 KiB of stack.
+    /// Records the crash. Without `with_stack`, the stack is the address of the crash alone. False
+    /// if there is no session or no room. For signal handlers; needs about 16 KiB of stack.
     ///
     /// # Safety
     /// `context` has the registers that the kernel passed to a handler that still runs on this

@@ -292,8 +292,8 @@ impl PoolWriter {
         }
     }
 
-    /// Calls `write`, whose entries are in chunks of a new row with this name, which belongs to no
-    /// thread. False if there is no row, or if `write` returns false.
+    /// Creates a row with this name and without a thread, and calls `write`, whose entries are in
+    /// chunks of that row. False if there is no row, or if `write` returns false.
     #[cfg_attr(profiler_portable, allow(dead_code))] // no other processes on these systems
     pub(crate) fn in_row_of(
         &mut self,

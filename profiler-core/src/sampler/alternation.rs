@@ -4,14 +4,14 @@
 //! from looks. With `n` looks, the standard error of a share `p` is `sqrt(p * (1 - p) / n)`. With
 //! 50 looks a second, it is still up to 2 points after 12 s. Looks at threads that run and wait in
 //! turn are therefore [`FREQUENT`] apart, or further apart if they would use more than 1 /
-//! [`SHARE`] of a processor.
+//! [`SHARE`] of a processor. A process that looks at its own threads uses at most 1 / [`OWN_SHARE`]
+//! of a processor for it, and makes its looks rarer after [`ENOUGH`] of them. They then cost almost
+//! nothing in a process that is recorded for days.
 //!
-//! A process that looks at its own threads makes its looks rarer after [`ENOUGH`] of them. They
-//! then cost almost nothing in a process that is recorded for days.
-//!
-//! Threads count as alternating for [`MEMORY`] after a look has found that they alternate. If the
-//! time to the next look depended only on the last look, waits that are found twice would get too
-//! large or too small a part of the time.
+//! Threads count as alternating if [`LEAST_NOTES`] looks of the last [`MEMORY`] have found that they
+//! alternate. A thread that wakes once in a while does not. If the time to the next look depended
+//! only on the last look, waits that are found twice would get too large or too small a part of the
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,16 @@ use std::time::{Duration, Instant};
 pub(super) const FREQUENT: Duration = Duration::from_millis(5);
 /// The average time between two looks, as a multiple of the time that a look takes.
 const SHARE: u32 = 50;
+/// The same for a process that looks at its own threads.
+const OWN_SHARE: u32 = 200;
 /// The time between two looks of a process at its own threads is at least the time for which
 /// threads have alternated, divided by this number. If looks are [`FREQUENT`] apart, this is the
 /// number of looks after which the time between them grows.
 const ENOUGH: u32 = 2_400;
-/// How long threads count as alternating after a look has found that they alternate.
+/// The time for which a look counts that has found alternating threads.
 const MEMORY: Duration = Duration::from_secs(1);
+/// The number of such looks that must count for threads to alternate.
+pub(super) const LEAST_NOTES: usize = 8;
 
 /// The average time to the next look at alternating threads, if a look takes `cost`.
 pub(super) fn frequent_pause(cost: Duration) -> Duration {
@@ -34,8 +38,8 @@ pub(super) fn frequent_pause(cost: Duration) -> Duration {
 /// Whether the threads of a process run and wait in turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alternation {
-    /// The last look that found alternating threads.
-    noted: Option<Instant>,
+    /// The last looks that found alternating threads, the latest first.
+    noted: [Option<Instant>; LEAST_NOTES],
     /// The time for which threads have alternated so far.
     lasted: Duration,
 }
@@ -43,19 +47,24 @@ pub(super) struct Alternation {
 impl Alternation {
     /// Notes that a look found a waiting thread that has run since the previous look.
     pub(super) fn note(&mut self, moment: Instant) {
-        let since = self.noted.replace(moment).unwrap_or(moment);
-        self.lasted += moment.saturating_duration_since(since).min(MEMORY);
+        let [last, ..] = self.noted;
+        let since = moment.saturating_duration_since(last.unwrap_or(moment));
+        self.lasted += since.min(MEMORY);
+        self.noted.rotate_right(1);
+        let [last, ..] = &mut self.noted;
+        *last = Some(moment);
     }
 
     /// Whether threads count as alternating at this moment.
     pub(super) fn is_found(&self, moment: Instant) -> bool {
-        self.noted
-            .is_some_and(|noted| moment.saturating_duration_since(noted) < MEMORY)
+        let [.., first] = self.noted;
+        first.is_some_and(|first| moment.saturating_duration_since(first) < MEMORY)
     }
 
     /// The average time to the next look of a process at its own threads, if a look takes `cost`.
     pub(super) fn own_pause(&self, cost: Duration) -> Duration {
-        frequent_pause(cost).max(self.lasted / ENOUGH)
+        let pause = cost.saturating_mul(OWN_SHARE).max(FREQUENT);
+        pause.max(self.lasted / ENOUGH)
     }
 }
 
@@ -68,10 +77,23 @@ mod tests {
     fn threads_that_have_alternated_are_looked_at_often_for_a_while() {
         let mut alternation = Alternation::default();
         let moment = now();
-        assert!(!alternation.is_found(moment));
-        alternation.note(moment);
+        for _ in 0..LEAST_NOTES {
+            assert!(!alternation.is_found(moment));
+            alternation.note(moment);
+        }
         assert!(alternation.is_found(moment + MEMORY / 2));
         assert!(!alternation.is_found(moment + MEMORY));
+    }
+
+    #[test]
+    fn a_thread_that_wakes_once_in_a_while_does_not_alternate() {
+        let mut alternation = Alternation::default();
+        let moment = now();
+        for turn in 0..100 {
+            let at = moment + MEMORY / 4 * turn;
+            alternation.note(at);
+            assert!(!alternation.is_found(at));
+        }
     }
 
     #[test]
@@ -88,6 +110,8 @@ mod tests {
 
     #[test]
     fn expensive_looks_are_rarer() {
+        let own = Alternation::default().own_pause(Duration::from_micros(100));
+        assert_eq!(own, Duration::from_millis(20));
         assert_eq!(frequent_pause(Duration::from_micros(10)), FREQUENT);
         assert_eq!(
             frequent_pause(Duration::from_millis(1)),

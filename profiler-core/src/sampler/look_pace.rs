@@ -133,14 +133,16 @@ impl LookPace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::alternation::FREQUENT;
+    use super::super::alternation::{FREQUENT, LEAST_NOTES};
     use super::*;
 
     /// A program whose looks take this time, and whose threads run and wait in turn.
     fn alternating(cost: Duration) -> LookPace {
         let mut pace = LookPace::new();
-        pace.begin();
-        pace.note(false, true, Duration::ZERO);
+        for _ in 0..LEAST_NOTES {
+            pace.begin();
+            pace.note(false, true, Duration::ZERO);
+        }
         LookPace { cost, ..pace }
     }
 

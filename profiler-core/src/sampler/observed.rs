@@ -329,8 +329,8 @@ impl ObservedProcess {
         self.add_walked(files, thread, (stack.at, stack.cpu_ns, span), walked, None)
     }
 
-    /// Unwinds the stack of a crash. Returns the writer of the pool, the frames as those of a marker,
-    /// the outermost first, and whether outer ones are missing.
+    /// Unwinds the stack of a crash. Returns the writer of the pool, the frames of the marker from
+    /// the outermost one on, and whether outer frames are missing.
     pub(crate) fn unwind_crash<'f>(
         &mut self,
         files: &'f mut ObservedFiles,

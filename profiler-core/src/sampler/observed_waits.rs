@@ -372,8 +372,8 @@ impl ObservedThreads {
         }
     }
 
-    /// The thread with this number, as the process sees it; the main thread if it is that of the
-    /// process.
+    /// The thread with this number in the PID namespace of the process. It is the main thread if
+    /// the number is `pid`.
     #[must_use]
     pub fn thread_numbered(&self, number: i32, pid: u32) -> ThreadId {
         match number.unsigned_abs() {

@@ -6,8 +6,8 @@
 //! (`schedstat`) and the number of switches of each kind (`status`). The sum is therefore divided
 //! in proportion to the numbers of switches.
 //!
-//! Reading the switches takes twice as long as reading the run delay. After the first look, they are
-//! read only if the delay is long enough to be visible in a profile ([`LEAST_NS`]).
+//! Reading the switches takes twice as long as reading the run delay. After the first look, they
+//! are read only if the delay is long enough to be visible in a profile ([`LEAST_NS`]).
 
 use crate::sys::native::tasks::Switches;
 

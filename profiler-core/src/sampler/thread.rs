@@ -391,7 +391,7 @@ fn record(
         return recorder.record_stray(tid, seen, *cpu_ns, ticks.max(1));
     };
     let ran = Timestamp::from_raw(seen.at.raw().saturating_sub(used));
-    looking.quiet.prolong(&mut target.waits); // the passes since may have looked at no thread
+    looking.quiet.prolong(&mut target.waits); // passes since then may have skipped all threads
     if let Some(unrecorded) = target.waits.end_at_sample(ran, tick) {
         recorder.record_wait(tid, unrecorded, false);
     }

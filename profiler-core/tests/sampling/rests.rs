@@ -210,10 +210,10 @@ fn computes_until_it_has_samples() {
 }
 
 /// Once all recorded threads were seen to wait, the passes look at none of them until one runs.
-/// The thread then has a sample before the next look. If that sample left the time before it to
-/// the next wait, the two functions would exchange their times.
+/// The thread then has a sample before the next look. The sample must end the wait before it.
+/// Otherwise each wait would get the time of the wait before.
 #[test]
-fn a_wait_that_no_look_found_again_before_a_sample_keeps_its_time() {
+fn a_wait_keeps_its_time_if_no_pass_looks_before_the_next_sample() {
     own_process!();
     let _session = Session::start(&["waiter"]);
     let waits = || {

@@ -141,10 +141,11 @@ impl SessionBuilder {
         self
     }
 
-    /// Whether programs that are started with [`Session::spawn_observed`] record their crashes: the
-    /// stack, the signal and the address. Default: no. Each of these programs then has handlers for
-    /// `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGABRT` and `SIGTRAP` while their actions are the
-    /// default ones, and ends as it would without them. With the feature `observed`.
+    /// Records the crashes of programs that are started with [`Session::spawn_observed`]: the
+    /// stack, the signal and the address. Default: no. The programs get handlers for `SIGSEGV`,
+    /// `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGABRT` and `SIGTRAP` where the action is the default, and
+    /// end by the same signal. `docs/crashes.md` lists the exceptions. Requires the feature
+    /// `observed`.
     #[cfg(feature = "observed")]
     pub fn observe_crashes(mut self, observes: bool) -> Self {
         self.observes_crashes = observes;

@@ -1,8 +1,8 @@
 //! The crash of an observed program, as its handler has stored it.
 //!
-//! Used by `program`. The handler stores the signal before it publishes the stack, so the two may be
-//! read in different passes. Every value is what the process claims: texts are made here, and a
-//! signal that is no crash is ignored.
+//! Used by `program`. The handler stores the signal before it publishes the stack, so the two may
+//! be read in different passes. The values come from the process and are not trusted: the texts are
+//! created here, and other signals are ignored.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ const SIGNALS: [i32; 6] = [
 ];
 
 /// The bytes that a handler has written in place of a stack.
-pub(super) fn bytes_of(words: &[u64]) -> Vec<u8> {
+pub(super) fn words_to_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
@@ -44,7 +44,7 @@ impl CrashStack {
         }
     }
 
-    /// Without a stack, because the ring was full.
+    /// A crash without a stack, for a ring that was full.
     pub(super) fn missing() -> Self {
         let head = SampleHead {
             at: Timestamp::now().raw(),
@@ -77,7 +77,7 @@ impl CrashStack {
         let SampleHead { pc, sp, fp, lr, .. } = self.head;
         let mut text = format!("pc={pc:#x} sp={sp:#x} fp={fp:#x}");
         if lr != 0 {
-            let _ = write!(text, " lr={lr:#x}"); // a text grows
+            let _ = write!(text, " lr={lr:#x}"); // writing to a `String` does not fail
         }
         text
     }
@@ -93,7 +93,7 @@ pub(super) struct CrashTexts {
 }
 
 impl CrashTexts {
-    /// `None` if the header has no crash.
+    /// The texts, or `None` if the header has no crash signal.
     pub(super) fn of(header: &ObservedHeader, stack: &CrashStack) -> Option<Self> {
         let signal = i32::try_from(header.crash_signal).ok();
         let signal = signal.filter(|signal| SIGNALS.contains(signal))?;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_signal_is_no_crash() {
+    fn other_signals_are_ignored() {
         for signal in [0, 9, 61, u32::MAX] {
             assert!(CrashTexts::of(&header(signal, 1, 16), &CrashStack::missing()).is_none());
         }

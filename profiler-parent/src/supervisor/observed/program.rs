@@ -24,7 +24,7 @@ use profiler_symbols::SymbolStore;
 
 use crate::process_table::ObservedTime;
 
-use super::crash::{CrashStack, CrashTexts, bytes_of};
+use super::crash::{CrashStack, CrashTexts, words_to_bytes};
 use super::mapped_files::{ListingPause, files_in, mapped_files};
 use super::module_places;
 use super::outside::TIME_ONLY;
@@ -368,7 +368,7 @@ impl ObservedProgram {
         let head = &sample.head;
         let words = || self.words.get(sample.words.clone()).unwrap_or_default();
         if head.flags & IS_CRASH_MAPS != 0 {
-            let mapped = files_in(&bytes_of(words()), self.pid);
+            let mapped = files_in(&words_to_bytes(words()), self.pid);
             add_files(
                 mapped,
                 (&mut self.loaded, files, &self.symbols),
