@@ -8,7 +8,8 @@ use std::io;
 use std::process::Command;
 
 use super::Supervisor;
-use super::spawn::{ProfiledChild, SpawnError};
+use super::profiled_child::ProfiledChild;
+use super::spawn::SpawnError;
 
 impl Supervisor {
     /// # Errors
