@@ -1,8 +1,8 @@
 //! The library that `profiler record` loads into the programs that it observes.
 //!
 //! It adds to a program: a mapped file in the session's directory ([`layout`]), a handler for one
-//! signal, and a timer for each thread. If the session asks for it, it also
-//! adds handlers for the crash signals. It has no thread, allocates nothing, keeps no descriptor,
+//! signal, and a timer for each thread. If the session asks for it, it also adds handlers for the
+//! crash signals. It has no thread, allocates nothing, keeps no descriptor,
 //! sends no message and uses no thread-local in its handler. It contains no standard library, and
 //! calls one function of the C library by name, `dl_iterate_phdr`; it looks the functions up that
 //! it replaces. `build.rs` compiles it.

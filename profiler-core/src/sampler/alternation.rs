@@ -8,10 +8,10 @@
 //! of a processor for it, and makes its looks rarer after [`ENOUGH`] of them. They then cost almost
 //! nothing in a process that is recorded for days.
 //!
-//! Threads count as alternating if [`LEAST_NOTES`] looks of the last [`MEMORY`] have found that they
-//! alternate. A thread that wakes once in a while does not. If the time to the next look depended
-//! only on the last look, waits that are found twice would get too large or too small a part of the
-//! time.
+//! Threads count as alternating if [`LEAST_NOTES`] looks of the last [`MEMORY`] have found that
+//! they alternate. A thread that wakes once in a while does not. If the time to the next look
+//! depended only on the last look, waits that are found twice would get too large or too small a
+//! part of the time.
 
 use std::time::{Duration, Instant};
 

@@ -190,16 +190,19 @@ fn a_pause_drops_no_rest() {
     });
 }
 
+/// Waits, and returns how long.
 #[inline(never)]
-fn waits_long() -> u64 {
+fn waits_long() -> Duration {
+    let begun = Instant::now();
     std::thread::sleep(Duration::from_millis(300));
-    std::hint::black_box(1)
+    std::hint::black_box(begun).elapsed()
 }
 
 #[inline(never)]
-fn waits_briefly() -> u64 {
+fn waits_briefly() -> Duration {
+    let begun = Instant::now();
     std::thread::sleep(Duration::from_millis(60));
-    std::hint::black_box(2)
+    std::hint::black_box(begun).elapsed()
 }
 
 fn computes_until_it_has_samples() {
@@ -218,21 +221,25 @@ fn a_wait_keeps_its_time_if_no_pass_looks_before_the_next_sample() {
     let _session = Session::start(&["waiter"]);
     let waits = || {
         thread::register("waiter");
+        let mut waited = [Duration::ZERO; 2];
         for _ in 0..4 {
-            waits_long();
+            waited[0] += waits_long();
             computes_until_it_has_samples();
-            waits_briefly();
+            waited[1] += waits_briefly();
             computes_until_it_has_samples();
         }
-        thread::current()
+        (thread::current(), waited)
     };
-    let waiter = std::thread::scope(|scope| scope.spawn(waits).join().unwrap());
+    let (waiter, waited) = std::thread::scope(|scope| scope.spawn(waits).join().unwrap());
     wait_one_pass();
     let samples = &samples().0[&waiter.get()];
-    let ticks_in = |function: fn() -> u64| {
+    let ticks_in = |function: fn() -> Duration| {
         let of_function = |sample: &&Seen| sample.place_of(function as *const ()).is_some();
         ticks_of(samples.iter().filter(of_function))
     };
     let (long, brief) = (ticks_in(waits_long), ticks_in(waits_briefly));
-    assert!(long > 2 * brief, "{long} and {brief} ticks");
+    // At least half of the ratio that the thread has measured.
+    let [waited_long, waited_briefly] = waited.map(|time| time.as_secs_f64());
+    let is_in_proportion = 2.0 * long as f64 * waited_briefly > brief as f64 * waited_long;
+    assert!(is_in_proportion, "{long} and {brief} ticks of {waited:?}");
 }

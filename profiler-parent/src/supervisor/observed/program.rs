@@ -84,6 +84,9 @@ pub(super) struct ObservedProgram {
     /// The stack of its crash, until that is recorded.
     crash: Option<CrashStack>,
     has_crashed: bool,
+    /// Whether the list of mappings of its crash was read. Another one is ignored: a process could
+    /// write any number of them.
+    has_crash_maps: bool,
 }
 
 impl ObservedProgram {
@@ -123,6 +126,7 @@ impl ObservedProgram {
             words: Vec::new(),
             crash: None,
             has_crashed: false,
+            has_crash_maps: false,
         }
     }
 
@@ -368,6 +372,9 @@ impl ObservedProgram {
         let head = &sample.head;
         let words = || self.words.get(sample.words.clone()).unwrap_or_default();
         if head.flags & IS_CRASH_MAPS != 0 {
+            if std::mem::replace(&mut self.has_crash_maps, true) {
+                return;
+            }
             let mapped = files_in(&words_to_bytes(words()), self.pid);
             add_files(
                 mapped,
