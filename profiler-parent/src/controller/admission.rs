@@ -12,10 +12,13 @@ use super::{Controller, rule};
 impl Controller {
     pub(super) fn join(&mut self, key: PoolId, out: &mut Vec<Command>) {
         match self.admit(key) {
-            Ok(allowance) => out.push(Command::Admit {
-                key,
-                allowance: ByteLimit::new(allowance),
-            }),
+            Ok(allowance) => {
+                out.push(Command::Admit {
+                    key,
+                    allowance: ByteLimit::new(allowance),
+                });
+                self.replenish(key, rule::lent_to_each(&self.policy, self.limit), out);
+            }
             Err(why) => out.push(Command::Refuse { key, why }),
         }
     }
@@ -32,7 +35,7 @@ impl Controller {
                 needed,
             });
         }
-        let first = rule::first_allowance(&self.policy, self.limit, self.free(), processes);
+        let first = rule::first_allowance(&self.policy, self.limit, self.free());
         let Some(allowance) = first else {
             self.wait_for_memory(key);
             return Err(Refusal::NotYet {

@@ -110,7 +110,7 @@ use profiler_core::time::Timestamp;
 
 use account::Account;
 use accounts::Accounts;
-use reclaim::{Demand, reclaim};
+use reclaim::{Demand, Unused, reclaim};
 
 pub(crate) use limit::MemoryLimit;
 pub use messages::{Command, DeadPoolMemory, Event, Policy, ProcessFigures, Refusal};
@@ -289,7 +289,7 @@ impl Controller {
         let demand = Demand {
             bytes: self.missing(),
             older_than: Timestamp::MAX,
-            quiet_since: None,
+            unused: Unused::All,
             creditor: None,
             owners: usize::MAX,
         };

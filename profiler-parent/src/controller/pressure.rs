@@ -11,7 +11,7 @@ use profiler_core::time::Timestamp;
 use super::Controller;
 use super::account::Account;
 use super::messages::Command;
-use super::reclaim::{Demand, reclaim};
+use super::reclaim::{Demand, Unused, reclaim};
 use super::rule::{self, Need};
 
 impl Controller {
@@ -81,35 +81,59 @@ impl Controller {
         }
         need.wanted = wanted.saturating_sub(given);
         // While memory is missing, `take_missing` already asks all processes for it.
-        if self.missing() == 0 {
-            self.ask_for(key, need.asked(self.policy.page), older_than, out);
+        let is_asked = self.missing() == 0
+            && self.ask_for(key, need.asked(self.policy.page), older_than, out) > 0;
+        if given > 0 && !is_asked {
+            let kept = rule::left_to_each(&self.policy, self.limit);
+            self.replenish(key, kept, out);
+        }
+    }
+
+    /// Takes back from others what they were lent and do not use, except `kept` bytes each, if too
+    /// little is free for the next process, after memory was given to `key`. Not while memory is
+    /// missing: `take_missing` takes that from all processes, and a process is asked only once.
+    pub(super) fn replenish(&mut self, key: PoolId, kept: u64, out: &mut Vec<Command>) {
+        let free = self.limit.saturating_sub(self.accounts.expected());
+        let demand = Demand {
+            bytes: rule::missing_for_next(&self.policy, self.limit, free),
+            older_than: Timestamp::ZERO,
+            unused: Unused::Beyond(kept),
+            creditor: Some(key),
+            owners: rule::ASKED_AT_ONCE,
+        };
+        if demand.bytes > 0 && self.missing() == 0 {
+            reclaim(&mut self.accounts, &demand, &self.policy, self.now, out);
         }
     }
 
     /// Asks others for `bytes` on behalf of `key`, less the amount already requested for it. That
-    /// amount is discounted further with each report, in case the memory never comes.
-    fn ask_for(&mut self, key: PoolId, bytes: u64, older_than: Timestamp, out: &mut Vec<Command>) {
+    /// amount is discounted further with each report, in case the memory never comes. Returns the
+    /// bytes asked for.
+    fn ask_for(
+        &mut self,
+        key: PoolId,
+        bytes: u64,
+        older_than: Timestamp,
+        out: &mut Vec<Command>,
+    ) -> u64 {
         if bytes == 0
             && self
                 .accounts
                 .get(key)
                 .is_none_or(|account| account.coming == 0)
         {
-            return;
+            return 0;
         }
         let coming = self.accounts.change(key, |account| {
             account.coming -= account.coming.div_ceil(4);
             account.coming
         });
         let bytes = rule::pages_up(bytes.saturating_sub(coming.unwrap_or(0)), self.policy.page);
-        let quiet_since = Some(
-            self.now
-                .saturating_sub(rule::quiet_after(self.limit).max(1)),
-        );
+        let quiet_after = rule::quiet_after(self.limit).max(1);
         let demand = Demand {
             bytes,
             older_than,
-            quiet_since,
+            unused: Unused::QuietSince(self.now.saturating_sub(quiet_after)),
             creditor: Some(key),
             owners: rule::ASKED_AT_ONCE,
         };
@@ -123,5 +147,6 @@ impl Controller {
                 account.coming = account.coming.saturating_add(taken)
             });
         }
+        taken
     }
 }

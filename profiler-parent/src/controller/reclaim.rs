@@ -21,14 +21,36 @@ pub(super) struct Demand {
     pub(super) bytes: u64,
     /// Only data older than this is taken.
     pub(super) older_than: Timestamp,
-    /// If set, unused allowance is taken from processes that have not reported since then, and
-    /// their room for another chunk is left to them. Others keep as much unused allowance as they
-    /// hold. `None` takes all unused allowance from all processes.
-    pub(super) quiet_since: Option<u64>,
+    /// The unused allowance that is taken.
+    pub(super) unused: Unused,
     /// The process for which memory is taken; it is not asked itself.
     pub(super) creditor: Option<PoolId>,
     /// The largest number of processes to ask.
     pub(super) owners: usize,
+}
+
+/// Which part of the unused allowance of processes is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unused {
+    /// All of it, from all processes.
+    All,
+    /// From processes that have not reported since this time all but their room for another chunk.
+    /// Others keep as much unused allowance as they hold.
+    QuietSince(u64),
+    /// The part beyond this number of bytes, which is whole pages.
+    Beyond(u64),
+}
+
+impl Unused {
+    /// The bytes that `account` can give.
+    fn of(self, account: &Account) -> u64 {
+        match self {
+            Self::All => account.unused(),
+            Self::QuietSince(since) if account.heard <= since => account.spare(),
+            Self::QuietSince(_) => account.surplus(),
+            Self::Beyond(kept) => account.unused().saturating_sub(kept),
+        }
+    }
 }
 
 /// The bytes and chunks that one process must give.
@@ -97,25 +119,22 @@ impl Plan<'_> {
     }
 
     fn add_unused(&mut self) {
-        let examined = match self.demand.quiet_since {
-            Some(_) => rule::EXAMINED_AT_ONCE,
-            None => usize::MAX,
+        let takes_all = self.demand.unused == Unused::All;
+        let examined = if takes_all {
+            usize::MAX
+        } else {
+            rule::EXAMINED_AT_ONCE
         };
-        for ((small, heard), key) in self.accounts.quietest_first().take(examined) {
+        for ((small, _), key) in self.accounts.quietest_first().take(examined) {
             let is_enough = self.is_complete() || self.cuts.len() >= self.demand.owners;
-            if is_enough || (small && self.demand.quiet_since.is_some()) {
+            if is_enough || (small && !takes_all) {
                 return;
             }
-            let unused = match self.demand.quiet_since {
-                None => Account::unused,
-                Some(since) if heard <= since => Account::spare,
-                Some(_) => Account::surplus,
-            };
-            self.add_unused_of(key, unused);
+            self.add_unused_of(key);
         }
     }
 
-    fn add_unused_of(&mut self, key: PoolId, unused: fn(&Account) -> u64) {
+    fn add_unused_of(&mut self, key: PoolId) {
         let Some(account) = self.accounts.get(key) else {
             return;
         };
@@ -123,7 +142,7 @@ impl Plan<'_> {
         // Takes at least half of the unused allowance, because a process that needs a little now
         // needs more soon, and each request has a cost.
         let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
-        let unused = unused(account);
+        let unused = self.demand.unused.of(account);
         let bytes = missing
             .max(rule::pages_down(unused / 2, self.page))
             .min(unused)

@@ -26,27 +26,31 @@ const BORNE_PART: u64 = 2;
 const STEP_PART: u64 = 16;
 
 /// A process grows faster from free budget when less than half of its allowance is unused, or less
-/// than half of the largest first allowance if that is less: its allowance doubles, or grows by
+/// than half of a first allowance if that is less: its allowance doubles, or grows by
 /// 1/`GROWTH_PART` of the free budget if that is less. Otherwise a process that begins to record
 /// much would destroy its own data while memory is free, because each step costs a round trip to
 /// the parent. If a process with a large allowance grew earlier, it would get memory that it does
-/// not need. The remaining free budget is for the processes that ask next.
-const GROWTH_PART: u64 = 4;
+/// not need. The remaining free budget is for the processes that ask next. What was given in this
+/// way is taken back from processes that do not use it.
+const GROWTH_PART: u64 = 8;
 
-/// The largest first allowance of the first `FEW_PROCESSES` is 1/`FIRST_PART_OF_FEW` of the limit,
-/// and that of each later process 1/`FIRST_PART`: fourteen processes can have one of these. In a
-/// session of a few processes, 10 MB fit into the first allowance with the usual limit of 128 MiB.
-const FEW_PROCESSES: u64 = 4;
-const FIRST_PART_OF_FEW: u64 = 11;
-const FIRST_PART: u64 = 20;
+/// A first allowance is 1/`FIRST_PART` of the limit while that much can be lent. In a session of
+/// ten processes with the usual limit of 128 MiB, 10 MB fit into the first allowance of each.
+const FIRST_PART: u64 = 12;
 
-/// Large first allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and
-/// for later processes. A process can record that much at full speed before the parent answers.
-const KEPT_PART: u64 = 8;
+/// The first processes of a session get more: 1/`LENT_PART` of what can be lent. Therefore the
+/// first process can record a quarter of the limit at full speed before the parent answers. What
+/// they do not use beyond 1/`FIRST_PART` of the limit is taken back as soon as others join.
+const LENT_PART: u64 = 3;
 
-/// The largest first allowance when no larger one can be lent. At most 1/`GROWTH_PART` of the free
+/// First allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and for
+/// later processes.
+const KEPT_PART: u64 = 16;
+
+/// The first allowance when no larger one can be lent, and at most 1/`USUAL_PART` of the free
 /// budget.
 const USUAL_FIRST: u64 = 1 << 20;
+const USUAL_PART: u64 = 4;
 
 /// At most this number of processes is examined because of one report for memory that they do not
 /// use.
@@ -80,30 +84,36 @@ pub(super) fn reserve(policy: &Policy, limit: u64, waiting: usize) -> u64 {
         .saturating_add(waiting.saturating_mul(policy.floor))
 }
 
-/// The largest first allowance of a process that is the last of `processes`: that of the policy, or
-/// less if the limit is small.
-fn largest_first(policy: &Policy, limit: u64, processes: u64) -> u64 {
-    let part = if processes <= FEW_PROCESSES {
-        FIRST_PART_OF_FEW
-    } else {
-        FIRST_PART
-    };
-    policy.initial.min((limit / part).max(USUAL_FIRST))
+/// The part of the limit that each process is lent although it has recorded nothing, if possible.
+/// Whole pages.
+pub(super) fn lent_to_each(policy: &Policy, limit: u64) -> u64 {
+    let part = policy.initial.min((limit / FIRST_PART).max(USUAL_FIRST));
+    pages_down(part, policy.page)
 }
 
-/// The first allowance of a process that is the last of `processes`, or `None` when less than the
-/// floor is free.
-pub(super) fn first_allowance(
-    policy: &Policy,
-    limit: u64,
-    free: u64,
-    processes: u64,
-) -> Option<u64> {
-    let lent = free.saturating_sub(limit / KEPT_PART);
-    let usual = (free / GROWTH_PART).min(USUAL_FIRST);
-    let most = largest_first(policy, limit, processes);
-    let generous = pages_down(lent.max(usual).min(most), policy.page);
-    (free >= policy.floor).then_some(generous.max(policy.floor))
+/// The unused part of it that a process keeps while others need more. Whole pages.
+pub(super) fn left_to_each(policy: &Policy, limit: u64) -> u64 {
+    pages_down(lent_to_each(policy, limit) / 2, policy.page)
+}
+
+/// The part of `free` bytes that can be lent.
+fn lendable(limit: u64, free: u64) -> u64 {
+    free.saturating_sub(limit / KEPT_PART)
+}
+
+/// The first allowance of a process, or `None` when less than the floor is free.
+pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64) -> Option<u64> {
+    let lendable = lendable(limit, free);
+    let usual = (free / USUAL_PART).min(USUAL_FIRST);
+    let share = lent_to_each(policy, limit).max(lendable / LENT_PART);
+    let most = lendable.max(usual).min(share).min(policy.initial);
+    (free >= policy.floor).then_some(pages_down(most, policy.page).max(policy.floor))
+}
+
+/// The bytes that `free` lacks to lend a part of the limit to the next process.
+pub(super) fn missing_for_next(policy: &Policy, limit: u64, free: u64) -> u64 {
+    let missing = lent_to_each(policy, limit).saturating_sub(lendable(limit, free));
+    pages_up(missing, policy.page)
 }
 
 /// The number of recorded bytes after which a silent process is quiet.
@@ -146,7 +156,7 @@ impl Need {
             .saturating_sub(self.unused);
         let least = self.wanted.max(if self.recorded > 0 { ahead } else { 0 });
         let is_filling = self.recorded > 0
-            && self.unused < self.allowance.min(largest_first(policy, limit, u64::MAX)) / 2;
+            && self.unused < self.allowance.min(lent_to_each(policy, limit)) / 2;
         if least == 0 && !is_filling {
             return 0;
         }

@@ -1,5 +1,7 @@
 //! Tests of the first allowances of processes, and of their growth while memory is free.
 
+use std::collections::HashMap;
+
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::{ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
@@ -20,45 +22,103 @@ const fn pages(bytes: u64) -> u64 {
     bytes - bytes % POLICY.page
 }
 
-/// A process joins. Returns its first allowance.
+/// Carries out commands as processes do that record nothing more: they answer each request and
+/// obey.
+fn carry_out(controller: &mut Controller, mut commands: Vec<Command>) {
+    let mut obeyed = HashMap::new();
+    while let Some(command) = commands.pop() {
+        let key = match command {
+            Command::Await { key, allowance } => {
+                obeyed.insert(key, allowance);
+                key
+            }
+            Command::Destroy { key, .. } => key,
+            other => panic!("{other:?}"),
+        };
+        let figures = controller.figures(key).unwrap();
+        let charged = ByteLimit::new(figures.charged);
+        let allowance = obeyed.get(&key).copied().unwrap_or(charged);
+        if figures.allowance != charged || figures.destroying {
+            let update = Update {
+                newly_released: Vec::new(),
+                ..update(allowance.get(), figures.released / MIB)
+            };
+            controller.handle(Event::Update { key, update }, &mut commands);
+        }
+    }
+}
+
+/// A process joins and connects. Returns its first allowance.
 fn join(controller: &mut Controller, key: PoolId) -> u64 {
     let mut commands = Vec::new();
     controller.handle(Event::Join { key }, &mut commands);
     assert!(controller.charged() <= controller.limit().get());
-    let [Command::Admit { allowance, .. }] = commands[..] else {
+    let Command::Admit { allowance, .. } = commands.remove(0) else {
         panic!("{commands:?}");
     };
+    controller.handle(Event::Connected { key }, &mut commands);
+    carry_out(controller, commands);
     allowance.get()
 }
 
+fn controller(limit: u64) -> Controller {
+    Controller::new(ByteLimit::new(limit), POLICY)
+}
+
 #[test]
-fn fourteen_processes_begin_with_large_allowances() {
-    let mut controller = Controller::new(ByteLimit::new(LIMIT), POLICY);
-    for pid in 0..14 {
-        let part = if pid < 4 { 11 } else { 20 };
-        assert_eq!(
-            join(&mut controller, key(pid, 1)),
-            pages(LIMIT / part),
+fn the_first_process_may_record_a_quarter_of_the_limit() {
+    assert!(join(&mut controller(LIMIT), key(0, 1)) > LIMIT / 4);
+}
+
+#[test]
+fn each_of_ten_processes_has_a_twelfth_of_the_limit_at_all_times() {
+    let mut controller = controller(LIMIT);
+    for pid in 0..10 {
+        assert!(
+            join(&mut controller, key(pid, 1)) >= pages(LIMIT / 12),
             "{pid}"
         );
+        for (joined, figures) in controller.all_figures() {
+            assert!(
+                figures.allowance.get() >= pages(LIMIT / 12),
+                "{joined:?} when {pid} joins: {figures:?}"
+            );
+        }
     }
-    join(&mut controller, key(14, 1)); // gets what is left of the large ones
-    for pid in 15..20 {
-        assert_eq!(join(&mut controller, key(pid, 1)), MIB, "{pid}");
-    }
-    for pid in 20..35 {
+    for pid in 11..40 {
         let first = join(&mut controller, key(pid, 1));
-        assert!((POLICY.floor..=MIB).contains(&first), "{pid}: {first}");
+        assert!((POLICY.floor..=LIMIT / 12).contains(&first), "{pid}");
     }
+}
+
+#[test]
+fn what_a_process_holds_is_not_taken_back_for_those_that_join() {
+    let mut controller = controller(LIMIT);
+    let key_of_first = key(0, 1);
+    let first = join(&mut controller, key_of_first);
+    let mut commands = Vec::new();
+    let event = Event::Update {
+        key: key_of_first,
+        update: update(first, 20),
+    };
+    controller.handle(event, &mut commands);
+    carry_out(&mut controller, commands);
+    for pid in 1..8 {
+        join(&mut controller, key(pid, 1));
+    }
+    let left = controller.allowance(key_of_first).unwrap().get();
+    assert!(left >= 20 * MIB + pages(LIMIT / 12), "{left}");
 }
 
 #[test]
 fn after_the_limit_was_lowered_first_allowances_are_smaller() {
-    let mut controller = Controller::new(ByteLimit::new(2 * LIMIT), POLICY);
-    assert_eq!(join(&mut controller, key(1, 1)), pages(2 * LIMIT / 11));
+    let mut controller = controller(2 * LIMIT);
+    let first = join(&mut controller, key(1, 1));
     let limit = ByteLimit::new(LIMIT);
-    controller.handle(Event::LimitChanged { limit }, &mut Vec::new());
-    assert_eq!(join(&mut controller, key(2, 1)), pages(LIMIT / 11));
+    let mut commands = Vec::new();
+    controller.handle(Event::LimitChanged { limit }, &mut commands);
+    carry_out(&mut controller, commands);
+    assert!(join(&mut controller, key(2, 1)) < first / 2);
 }
 
 /// What a process reports that holds `mib` released chunks of a mebibyte, one of which is new.
@@ -79,18 +139,13 @@ fn update(allowance: u64, mib: u64) -> Update {
 
 #[test]
 fn a_process_grows_before_it_has_used_its_first_allowance() {
-    let first = pages(LIMIT / 11);
-    for (mib, grown) in [(7, first), (9, 2 * first)] {
-        let mut controller = Controller::new(ByteLimit::new(LIMIT), POLICY);
+    for (left, grows) in [(7, false), (5, true)] {
+        let mut controller = controller(LIMIT);
         let key = key(1, 1);
-        assert_eq!(join(&mut controller, key), first);
-        controller.handle(Event::Connected { key }, &mut Vec::new());
-        let update = update(first, mib);
+        let first = join(&mut controller, key);
+        let update = update(first, first / MIB - left);
         controller.handle(Event::Update { key, update }, &mut Vec::new());
-        assert_eq!(
-            controller.allowance(key),
-            Some(ByteLimit::new(grown)),
-            "{mib}"
-        );
+        let now = controller.allowance(key).unwrap().get();
+        assert_eq!(now > first, grows, "{left} MiB are left");
     }
 }

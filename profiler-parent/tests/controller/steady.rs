@@ -79,6 +79,19 @@ fn slow_and_fast_processes_keep_similar_spans() {
     );
 }
 
+/// The policy of a session: a few processes begin with most of the limit.
+#[test]
+fn large_first_allowances_leave_no_difference_between_spans() {
+    for rates in [vec![8 * MIB; 8], doubling()] {
+        let mut scenario = Scenario {
+            chunk: fitting,
+            ..steady(64, rates)
+        };
+        scenario.policy.initial = u64::MAX;
+        check("large first allowances", scenario, 0.85, 0.9);
+    }
+}
+
 #[test]
 fn chunk_sizes_that_fit_the_rate_make_spans_more_similar() {
     check(
