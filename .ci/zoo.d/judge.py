@@ -87,7 +87,7 @@ class Verdict:
     def _read(self, trial):
         witness = trial.recorded.report["pid"]
         rows = [row for row in trial.info["processes"] if row["pid"] != witness]
-        self._names(rows)
+        self._names(rows, trial.account or {})
         self._time(rows, trial.recorded.report["cpu_ms"], trial.account)
         if trial.account is not None and not self.program.own_numbers:
             self._each(rows, trial.account)
@@ -98,11 +98,17 @@ class Verdict:
             if row.get("evicted") or sum(row.get("dropped", {}).values()):
                 self.notes.append(f"{row['name']}: evicted {row['evicted']}, dropped {row['dropped']}")
 
-    def _names(self, rows):
+    def _names(self, rows, account):
+        """A program that used less than the floor may be in the profile by its name and the reason."""
         found = collections.Counter()
+        recorded = self._times(rows)
         for row in rows:
             reason = re.match(r"missing: not profiled: (.*)", row["verdict"])
-            if reason:
+            used_ms = reason and self._unrecorded_ms(row, account, recorded)
+            if reason and used_ms < FLOOR_MS:
+                self.notes.append(f"only named: {row['name']}, which used {used_ms:.1f} ms: {reason[1]}")
+                found[row["name"]] += 1
+            elif reason:
                 self.unrecorded.setdefault(reason[1], set()).add(row["name"])
             else:
                 found[row["name"]] += 1
@@ -112,6 +118,23 @@ class Verdict:
                 self.gaps.append(f"{found[name]} of {least} processes {name}")
         for reason, names in self.unrecorded.items():
             self.gaps.append(f"not recorded: {', '.join(sorted(names))}: {reason}")
+
+    def _unrecorded_ms(self, row, account, recorded):
+        """The time that a process used without being recorded. The number of a process may stand for
+        another one in a namespace: then the longest time of those with its name."""
+        if self.program.own_numbers:
+            named = [ms for name, ms in account.values() if name == row["name"][:15]]
+            return max(named, default=FLOOR_MS)
+        _, used_ms = account.get(row["pid"], (None, FLOOR_MS))
+        return used_ms - recorded[row["pid"]]
+
+    @staticmethod
+    def _times(rows):
+        """The processor time of each process in the profile: the sum of its programs."""
+        times = collections.Counter()
+        for row in rows:
+            times[row["pid"]] += row.get("cpu_ms") or 0.0
+        return times
 
     def _time(self, rows, used, account):
         """The sum must be between two of the system's: up to the last instruction of each process
@@ -126,9 +149,7 @@ class Verdict:
 
     def _each(self, rows, account):
         """Every process that the system has seen must have a row, with its time."""
-        times = collections.Counter()
-        for row in rows:
-            times[row["pid"]] += row.get("cpu_ms") or 0.0
+        times = self._times(rows)
         without = (name for pid, (name, _) in account.items() if pid not in times)
         nowhere = collections.Counter(name for name in without if name not in self.program.brief)
         if nowhere:

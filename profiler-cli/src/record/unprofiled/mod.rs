@@ -8,6 +8,8 @@
 //! ```text
 //! look at new processes   the processes with new numbers ([`new_numbers`]), and the young ones,
 //!                         which may execute another program. Every 10 to 20 ms
+//! look at told processes  those of which the system's events say that they begin. Only root has
+//!                         events ([`event_looks`])
 //! look at all             the tree of processes below this one, and all processes that were found
 //!                         before. Costs some microseconds per thread of the tree
 //! ```
@@ -19,16 +21,21 @@
 //! program has ended.
 
 mod elf;
+mod event_looks;
 mod new_numbers;
+#[cfg(not(target_os = "linux"))]
+mod no_process_connector;
 mod proc;
+#[cfg(target_os = "linux")]
+mod process_connector;
 mod reason;
 mod sightings;
 mod used_times;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::PipeReader;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, scope};
 use std::time::{Duration, Instant};
 
@@ -38,6 +45,7 @@ use rustix::fs::Access;
 use rustix::time::{ClockId, clock_gettime};
 
 use elf::ProgramKind;
+use event_looks::{EventLooks, Woken};
 use new_numbers::NewNumbers;
 use proc::Stat;
 use reason::Reason;
@@ -87,10 +95,12 @@ pub(super) fn watch<T>(
     watcher.see_program(child, program);
     let looks = &mut watcher;
     let result = scope(|scope| {
-        let (end, ended) = channel::<()>();
-        let thread = Builder::new().name("processes".to_owned());
-        // If no thread can be started, only the program itself is examined.
-        let _ = thread.spawn_scoped(scope, move || looks.run(&ended));
+        // If there is no pipe or no thread, only the program itself is examined.
+        let end = std::io::pipe().ok().map(|(ended, end)| {
+            let thread = Builder::new().name("processes".to_owned());
+            let _ = thread.spawn_scoped(scope, move || looks.run(&ended));
+            end
+        });
         let result = body();
         drop(end);
         result
@@ -145,24 +155,39 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    fn run(&mut self, ended: &Receiver<()>) {
-        let mut pause = SHORTEST_PAUSE;
-        while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+    fn run(&mut self, ended: &PipeReader) {
+        let mut events = EventLooks::begin();
+        let mut next = SHORTEST_PAUSE;
+        loop {
+            let woken = events.wait(ended, self.start.elapsed(), next);
             let now = self.start.elapsed();
             let before = used_by_this_thread();
-            let is_of_all = now >= self.next_look_at_all;
-            if is_of_all {
-                self.look_at_all(now);
-            } else {
-                self.look_at_new(now);
+            match woken {
+                Woken::Ended => return,
+                Woken::ByEvent => {
+                    self.look_at_told(&events.take(now), now);
+                    events.count_cost(used_by_this_thread().saturating_sub(before));
+                }
+                Woken::InTime => next = self.start.elapsed() + self.look_in_time(now, before),
             }
-            let cost = used_by_this_thread().saturating_sub(before);
-            if is_of_all {
-                let until_next = (cost * COST_FACTOR).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-                self.next_look_at_all = self.start.elapsed() + until_next;
-            } else {
-                pause = (cost * NEW_COST_FACTOR).clamp(self.shortest_pause(now), LONGEST_PAUSE);
-            }
+        }
+    }
+
+    /// A look that is not due to an event. Returns the pause until the next one.
+    fn look_in_time(&mut self, now: Duration, used_before: Duration) -> Duration {
+        let is_of_all = now >= self.next_look_at_all;
+        if is_of_all {
+            self.look_at_all(now);
+        } else {
+            self.look_at_new(now);
+        }
+        let cost = used_by_this_thread().saturating_sub(used_before);
+        if is_of_all {
+            let until_next = (cost * COST_FACTOR).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            self.next_look_at_all = self.start.elapsed() + until_next;
+            self.shortest_pause(now)
+        } else {
+            (cost * NEW_COST_FACTOR).clamp(self.shortest_pause(now), LONGEST_PAUSE)
         }
     }
 
@@ -208,7 +233,26 @@ impl Watcher<'_> {
         let Some(new) = self.numbers.as_mut().and_then(NewNumbers::take) else {
             return;
         };
-        let mut new: Vec<(u32, Stat)> = new.filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
+        self.meet_those_below(new, now);
+    }
+
+    /// Looks at processes of which events say that they begin or execute a program.
+    fn look_at_told(&mut self, told: &[u32], now: Duration) {
+        self.sightings.begin_look();
+        let (known, new): (Vec<u32>, Vec<u32>) =
+            told.iter().partition(|pid| self.known.contains_key(pid));
+        for pid in known {
+            if let Some(stat) = Stat::of(pid) {
+                self.meet(pid, stat, now);
+            }
+        }
+        self.meet_those_below(new, now);
+    }
+
+    /// Looks at those of these processes that are below this one.
+    fn meet_those_below(&mut self, new: impl IntoIterator<Item = u32>, now: Duration) {
+        let with_stat = |pid| Some((pid, Stat::of(pid)?));
+        let mut new: Vec<(u32, Stat)> = new.into_iter().filter_map(with_stat).collect();
         let own = std::process::id();
         loop {
             let is_below = |stat: &Stat| {

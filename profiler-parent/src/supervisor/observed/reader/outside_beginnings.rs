@@ -36,7 +36,7 @@ const TRIED_FOR: Duration = Duration::from_millis(500);
 const MAX_AT_ONCE: usize = 32;
 /// The time until the second try. It doubles with each try: a process that has just executed its
 /// program is known as the earlier program for some milliseconds.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A process to be observed from outside.
@@ -168,6 +168,10 @@ impl ObservedReader {
         let records_itself = self.context.processes.records_itself(pid);
         if newcomer.has_executed(&facts) || records_itself {
             return None;
+        }
+        if self.has_unread_file(pid) {
+            // That of a forked process, which has executed this program soon.
+            self.meet_young();
         }
         self.read_outside(pid);
         self.end_earlier_program(pid);

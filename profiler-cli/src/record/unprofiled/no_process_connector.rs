@@ -1,0 +1,37 @@
+//! In place of `process_connector` on systems that have no events about processes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// An event about a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)] // nothing makes one
+pub(super) enum ConnectorEvent {
+    /// The process was forked.
+    Forked(u32),
+    /// The process has executed a program.
+    Executed(u32),
+}
+
+/// Never exists.
+#[derive(Debug)]
+pub(super) struct ProcessConnector(OwnedFd);
+
+impl ProcessConnector {
+    /// # Errors
+    /// Always.
+    pub(super) fn begin() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// No events.
+    pub(super) const fn take(&self) -> Vec<ConnectorEvent> {
+        Vec::new()
+    }
+}
+
+impl AsFd for ProcessConnector {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
