@@ -125,7 +125,9 @@ class Verdict:
         if self.program.own_numbers:
             named = [ms for name, ms in account.values() if name == row["name"][:15]]
             return max(named, default=FLOOR_MS)
-        _, used_ms = account.get(row["pid"], (None, FLOOR_MS))
+        if row["pid"] not in account:
+            return FLOOR_MS
+        _, used_ms = account[row["pid"]]
         return used_ms - recorded[row["pid"]]
 
     @staticmethod

@@ -105,10 +105,10 @@ fn intervals_ns() -> (u64, u64) {
     (params.interval_ns, last.interval_ns)
 }
 
-/// The longest interval so far. The time after the last sample has no sample, and a change of the
-/// interval begins a new one: in sum at most twice this.
+/// The longest interval so far. At most two intervals have no sample: the one after the last
+/// sample, and the one that a change cut short.
 ///
-/// A pass that changes the interval has recorded the one before: this waits for the next pass.
+/// A pass records the interval that was in force before it, so this waits for one more pass.
 fn longest_interval_ns() -> u64 {
     let passes = overheads().len();
     let all = until(|| Some(overheads()).filter(|all| all.len() > passes));

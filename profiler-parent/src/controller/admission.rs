@@ -35,7 +35,7 @@ impl Controller {
                 needed,
             });
         }
-        let first = rule::first_allowance(&self.policy, self.limit, self.free());
+        let first = rule::first_allowance(&self.policy, self.limit, self.free(), processes);
         let Some(allowance) = first else {
             self.wait_for_memory(key);
             return Err(Refusal::NotYet {

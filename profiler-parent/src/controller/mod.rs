@@ -123,6 +123,8 @@ pub struct Controller {
     accounts: Accounts,
     /// Refused processes that try again; their floors are kept free.
     waiting: BTreeSet<PoolId>,
+    /// Processes that have connected and were not lent the part of each process yet.
+    lacking: Vec<PoolId>,
     /// Bytes recorded so far: the time of the accounts.
     now: u64,
 }
@@ -140,6 +142,7 @@ impl Controller {
             policy,
             accounts,
             waiting: BTreeSet::new(),
+            lacking: Vec::new(),
             now: 0,
         }
     }
@@ -243,6 +246,8 @@ impl Controller {
     fn connect(&mut self, key: PoolId, out: &mut Vec<Command>) {
         self.accounts
             .change(key, |account| account.set_connected(true));
+        self.note_connected(key);
+        self.lend_parts(out);
         self.send(key, out);
     }
 
@@ -270,7 +275,9 @@ impl Controller {
             .fold(0_u64, |sum, chunk| sum.saturating_add(chunk.bytes));
         let recorded = recorded.min(self.limit);
         self.pass_time(recorded);
-        self.settle(key, |account, now, page| account.learn(update, now, page));
+        if self.settle(key, |account, now, page| account.learn(update, now, page)) {
+            self.lend_parts(out);
+        }
         self.serve(key, update.wanted_bytes, recorded, out);
         self.send(key, out);
     }

@@ -16,8 +16,12 @@ use super::rule::{self, Need};
 
 impl Controller {
     /// Applies `learn` to the account of a process. Memory that the process has freed goes to the
-    /// process for which it was requested.
-    pub(super) fn settle(&mut self, key: PoolId, learn: impl FnOnce(&mut Account, u64, u64)) {
+    /// process for which it was requested. Returns whether it has freed memory that it owed.
+    pub(super) fn settle(
+        &mut self,
+        key: PoolId,
+        learn: impl FnOnce(&mut Account, u64, u64),
+    ) -> bool {
         let now = self.now;
         let page = self.policy.page;
         let settled = self.accounts.change(key, |account| {
@@ -34,6 +38,7 @@ impl Controller {
         if let Some((paid, Some(creditor))) = settled {
             self.pay(creditor, paid);
         }
+        settled.is_some_and(|(paid, _)| paid > 0)
     }
 
     /// Gives a process the memory that was requested for it, as far as it is free; its next `Await`
@@ -89,21 +94,76 @@ impl Controller {
         }
     }
 
-    /// Takes back from others what they were lent and do not use, except `kept` bytes each, if too
-    /// little is free for the next process, after memory was given to `key`. Not while memory is
-    /// missing: `take_missing` takes that from all processes, and a process is asked only once.
+    /// Notes that a process has connected, to lend it the part of each process if it has less.
+    pub(super) fn note_connected(&mut self, key: PoolId) {
+        if !self.lacking.contains(&key) {
+            self.lacking.push(key);
+        }
+    }
+
+    /// Lends their part to processes that have connected and have less. What cannot be lent now is
+    /// taken back from others for them, as far as these can be asked. They are tried again when
+    /// others have obeyed. Of many processes, not each can have its part.
+    pub(super) fn lend_parts(&mut self, out: &mut Vec<Command>) {
+        if self.accounts.alive() > rule::MOST_LENT_TO {
+            self.lacking.clear();
+        }
+        for key in std::mem::take(&mut self.lacking) {
+            if self.lend_part(key, out) {
+                self.lacking.push(key);
+            }
+        }
+    }
+
+    /// Returns whether the process still lacks something. A process that has recorded grows like all
+    /// others.
+    fn lend_part(&mut self, key: PoolId, out: &mut Vec<Command>) -> bool {
+        let part = rule::lent_to_each(&self.policy, self.limit);
+        let accounts = self.accounts.get(key);
+        let Some(account) = accounts.filter(|account| account.is_alive()) else {
+            return false;
+        };
+        let lacks = part.saturating_sub(account.target.saturating_add(account.coming));
+        if lacks == 0 || account.oldest().is_some() || !account.may_be_served() {
+            return false;
+        }
+        let lendable = rule::lendable(self.limit, self.spare());
+        let lent = rule::pages_down(lacks.min(lendable), self.policy.page);
+        let taken = self.take_lent(key, lacks - lent, part, out);
+        let coming = taken.min(lacks - lent);
+        self.accounts.change(key, |account| {
+            account.target += lent;
+            account.coming = account.coming.saturating_add(coming);
+        });
+        lent + coming < lacks
+    }
+
+    /// If too little is free for the next process, takes back unused allowance from the others, but
+    /// leaves each `kept` bytes. `key` was given memory and is not asked.
     pub(super) fn replenish(&mut self, key: PoolId, kept: u64, out: &mut Vec<Command>) {
         let free = self.limit.saturating_sub(self.accounts.expected());
+        let bytes = rule::missing_for_next(&self.policy, self.limit, free);
+        self.take_lent(key, bytes, kept, out);
+    }
+
+    /// Takes back unused allowance for a process from others, but leaves each `kept` bytes. Returns
+    /// the bytes asked for. Not while memory is missing: `take_missing` takes that from all
+    /// processes, and a process is asked only once.
+    fn take_lent(&mut self, key: PoolId, bytes: u64, kept: u64, out: &mut Vec<Command>) -> u64 {
+        if bytes == 0 || self.missing() > 0 {
+            return 0;
+        }
         let demand = Demand {
-            bytes: rule::missing_for_next(&self.policy, self.limit, free),
+            bytes,
             older_than: Timestamp::ZERO,
-            unused: Unused::Beyond(kept),
+            unused: Unused::Beyond {
+                kept,
+                least: rule::least_taken(self.limit),
+            },
             creditor: Some(key),
             owners: rule::ASKED_AT_ONCE,
         };
-        if demand.bytes > 0 && self.missing() == 0 {
-            reclaim(&mut self.accounts, &demand, &self.policy, self.now, out);
-        }
+        reclaim(&mut self.accounts, &demand, &self.policy, self.now, out)
     }
 
     /// Asks others for `bytes` on behalf of `key`, less the amount already requested for it. That

@@ -37,8 +37,9 @@ pub(super) enum Unused {
     /// From processes that have not reported since this time all but their room for another chunk.
     /// Others keep as much unused allowance as they hold.
     QuietSince(u64),
-    /// The part beyond this number of bytes, which is whole pages.
-    Beyond(u64),
+    /// What exceeds `kept` bytes, if that is at least `least` bytes. `kept` is whole pages. Only the
+    /// quietest processes are examined.
+    Beyond { kept: u64, least: u64 },
 }
 
 impl Unused {
@@ -48,7 +49,10 @@ impl Unused {
             Self::All => account.unused(),
             Self::QuietSince(since) if account.heard <= since => account.spare(),
             Self::QuietSince(_) => account.surplus(),
-            Self::Beyond(kept) => account.unused().saturating_sub(kept),
+            Self::Beyond { kept, least } => {
+                let beyond = account.unused().saturating_sub(kept);
+                if beyond >= least { beyond } else { 0 }
+            }
         }
     }
 }
@@ -143,7 +147,12 @@ impl Plan<'_> {
         // needs more soon, and each request has a cost.
         let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
         let unused = self.demand.unused.of(account);
+        let least = match self.demand.unused {
+            Unused::Beyond { least, .. } => rule::pages_up(least, self.page),
+            Unused::All | Unused::QuietSince(_) => 0,
+        };
         let bytes = missing
+            .max(least)
             .max(rule::pages_down(unused / 2, self.page))
             .min(unused)
             .min(room);

@@ -25,22 +25,34 @@ const BORNE_PART: u64 = 2;
 /// A process grows by at most 1/`STEP_PART` of its allowance per report at the cost of others.
 const STEP_PART: u64 = 16;
 
-/// A process grows faster from free budget when less than half of its allowance is unused, or less
-/// than half of a first allowance if that is less: its allowance doubles, or grows by
+/// A process grows faster from free budget when less than a quarter of its allowance is unused, or
+/// less than a quarter of a first allowance if that is less: its allowance doubles, or grows by
 /// 1/`GROWTH_PART` of the free budget if that is less. Otherwise a process that begins to record
 /// much would destroy its own data while memory is free, because each step costs a round trip to
 /// the parent. If a process with a large allowance grew earlier, it would get memory that it does
 /// not need. The remaining free budget is for the processes that ask next. What was given in this
-/// way is taken back from processes that do not use it.
+/// way is taken back from processes that do not use it, which keep half of a first allowance: so
+/// they do not grow at once.
 const GROWTH_PART: u64 = 8;
+const FILLING_PART: u64 = 4;
+const LEFT_PART: u64 = 2;
+
+/// Of what processes were lent and do not use, at least 1/`LEAST_TAKEN_PART` of the limit is taken
+/// from one process: each request has a cost.
+const LEAST_TAKEN_PART: u64 = 256;
 
 /// A first allowance is 1/`FIRST_PART` of the limit while that much can be lent. In a session of
 /// ten processes with the usual limit of 128 MiB, 10 MB fit into the first allowance of each.
 const FIRST_PART: u64 = 12;
 
-/// The first processes of a session get more: 1/`LENT_PART` of what can be lent. Therefore the
-/// first process can record a quarter of the limit at full speed before the parent answers. What
-/// they do not use beyond 1/`FIRST_PART` of the limit is taken back as soon as others join.
+/// The most processes of which each is lent a first allowance later, if it had none when it began.
+/// More cannot have one.
+pub(super) const MOST_LENT_TO: u64 = 16;
+
+/// The first `FEW_PROCESSES` get more: 1/`LENT_PART` of what can be lent. Therefore the first
+/// process can record a quarter of the limit at full speed before the parent answers. What they do
+/// not use beyond 1/`FIRST_PART` of the limit is taken back when others join.
+const FEW_PROCESSES: u64 = 2;
 const LENT_PART: u64 = 3;
 
 /// First allowances are lent from all of the limit but 1/`KEPT_PART`, which is for growth and for
@@ -93,19 +105,35 @@ pub(super) fn lent_to_each(policy: &Policy, limit: u64) -> u64 {
 
 /// The unused part of it that a process keeps while others need more. Whole pages.
 pub(super) fn left_to_each(policy: &Policy, limit: u64) -> u64 {
-    pages_down(lent_to_each(policy, limit) / 2, policy.page)
+    pages_down(lent_to_each(policy, limit) / LEFT_PART, policy.page)
+}
+
+/// The least that is taken from one process of what it was lent.
+pub(super) const fn least_taken(limit: u64) -> u64 {
+    limit / LEAST_TAKEN_PART
 }
 
 /// The part of `free` bytes that can be lent.
-fn lendable(limit: u64, free: u64) -> u64 {
+pub(super) fn lendable(limit: u64, free: u64) -> u64 {
     free.saturating_sub(limit / KEPT_PART)
 }
 
-/// The first allowance of a process, or `None` when less than the floor is free.
-pub(super) fn first_allowance(policy: &Policy, limit: u64, free: u64) -> Option<u64> {
+/// The first allowance of a process that is the last of `processes`, or `None` when less than the
+/// floor is free.
+pub(super) fn first_allowance(
+    policy: &Policy,
+    limit: u64,
+    free: u64,
+    processes: u64,
+) -> Option<u64> {
     let lendable = lendable(limit, free);
     let usual = (free / USUAL_PART).min(USUAL_FIRST);
-    let share = lent_to_each(policy, limit).max(lendable / LENT_PART);
+    let each = lent_to_each(policy, limit);
+    let share = if processes <= FEW_PROCESSES {
+        each.max(lendable / LENT_PART)
+    } else {
+        each
+    };
     let most = lendable.max(usual).min(share).min(policy.initial);
     (free >= policy.floor).then_some(pages_down(most, policy.page).max(policy.floor))
 }
@@ -156,7 +184,7 @@ impl Need {
             .saturating_sub(self.unused);
         let least = self.wanted.max(if self.recorded > 0 { ahead } else { 0 });
         let is_filling = self.recorded > 0
-            && self.unused < self.allowance.min(lent_to_each(policy, limit)) / 2;
+            && self.unused < self.allowance.min(lent_to_each(policy, limit)) / FILLING_PART;
         if least == 0 && !is_filling {
             return 0;
         }

@@ -92,6 +92,22 @@ fn large_first_allowances_leave_no_difference_between_spans() {
     }
 }
 
+/// Processes that fill the limit for the first time report and are answered. They are rarely asked
+/// to give back what they were given.
+#[test]
+fn processes_that_fill_the_limit_cause_few_requests() {
+    let mut scenario = Scenario {
+        chunk: |_| 16 * 1024,
+        seconds: 7,
+        ..steady(128, vec![2 * MIB; 8])
+    };
+    scenario.policy.initial = u64::MAX;
+    let outcome = check("while memory is free", scenario, 0.9, 0.7);
+    // An update and an answer for each chunk.
+    let usual = 2 * outcome.recorded / (16 * 1024);
+    assert!(outcome.messages < usual + usual / 10, "{outcome:?}");
+}
+
 #[test]
 fn chunk_sizes_that_fit_the_rate_make_spans_more_similar() {
     check(

@@ -8,8 +8,8 @@
 //! ```text
 //! look at new processes   the processes with new numbers ([`new_numbers`]), and the young ones,
 //!                         which may execute another program. Every 10 to 20 ms
-//! look at told processes  those of which the system's events say that they begin. Only root has
-//!                         events ([`event_looks`])
+//! look at told processes  those of which the system's events say that they begin
+//!                         ([`event_looks`])
 //! look at all             the tree of processes below this one, and all processes that were found
 //!                         before. Costs some microseconds per thread of the tree
 //! ```
@@ -168,7 +168,9 @@ impl Watcher<'_> {
                     self.look_at_told(&events.take(now), now);
                     events.count_cost(used_by_this_thread().saturating_sub(before));
                 }
-                Woken::InTime => next = self.start.elapsed() + self.look_in_time(now, before),
+                Woken::InTime => {
+                    next = self.start.elapsed() + self.look_in_time(now, before);
+                }
             }
         }
     }
@@ -239,11 +241,16 @@ impl Watcher<'_> {
     /// Looks at processes of which events say that they begin or execute a program.
     fn look_at_told(&mut self, told: &[u32], now: Duration) {
         self.sightings.begin_look();
-        let (known, new): (Vec<u32>, Vec<u32>) =
-            told.iter().partition(|pid| self.known.contains_key(pid));
-        for pid in known {
-            if let Some(stat) = Stat::of(pid) {
-                self.meet(pid, stat, now);
+        let mut new = Vec::new();
+        for &pid in told {
+            let known = self.known.get(&pid).copied();
+            match known.map(|known| (known, Stat::of(pid))) {
+                Some((known, Some(stat))) if stat.began == known.began => self.meet(pid, stat, now),
+                Some(_) => {
+                    self.forget(pid); // the number may be that of another process now
+                    new.push(pid);
+                }
+                None => new.push(pid),
             }
         }
         self.meet_those_below(new, now);

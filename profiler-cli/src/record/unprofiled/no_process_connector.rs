@@ -25,8 +25,11 @@ impl ProcessConnector {
     }
 
     /// No events.
-    pub(super) const fn take(&self) -> Vec<ConnectorEvent> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// None.
+    pub(super) const fn take(&self) -> io::Result<Vec<ConnectorEvent>> {
+        Ok(Vec::new())
     }
 }
 

@@ -170,7 +170,8 @@ impl ObservedReader {
             return None;
         }
         if self.has_unread_file(pid) {
-            // That of a forked process, which has executed this program soon.
+            // The file may be that of the process before it executed this program. Reading it ends
+            // that row.
             self.meet_young();
         }
         self.read_outside(pid);
