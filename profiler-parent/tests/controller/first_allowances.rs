@@ -95,7 +95,7 @@ fn each_of_ten_processes_is_lent_a_twelfth_of_the_limit() {
     let later = (10..40).map(|pid| join(&mut controller, key(pid, 1)));
     let later: Vec<u64> = later.collect();
     assert!(later.iter().all(|first| *first >= POLICY.floor));
-    assert!(later.iter().any(|first| *first == MIB), "{later:?}");
+    assert!(later.contains(&MIB), "{later:?}");
 }
 
 #[test]
