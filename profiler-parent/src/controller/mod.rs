@@ -21,6 +21,11 @@
 //! Therefore a process with little data never loses all of it for one request of a process with
 //! much data. All processes keep about the same span of time in the end.
 //!
+//! Before a process has recorded anything, it is *lent* a part of the limit (`rule`), so that it
+//! can record at full speed until the parent answers. If memory for the next process is missing,
+//! unused memory is taken back from those that were lent the most. A process that was lent less
+//! because others had not answered yet is lent the rest when they have obeyed.
+//!
 //! # Why slow and fast processes keep similar spans
 //!
 //! The fairness of the rule is limited by the size of chunks: a process cannot keep less than its
