@@ -12,9 +12,9 @@ errors, the exit code, and the processes and files that are left. Then it compar
 system's own account (`getrusage` of a process that waits for all of them, and the taskstats of each):
 every process must be in it, with its processor time within 3 % (or 20 ms), and with the function in
 which the program is known to spend its time. A process that used less than 20 ms may be listed by
-name only, with the reason why it is not recorded. The system also uses time to take a process down after its
-last instruction: that time is not in the profile, and may be missing. It is a large part only in
-programs that start many short processes. `.ci/zoo` writes this page.
+name only, with the reason why it is not recorded. The system also uses time to take a process down
+after its last instruction: that time is not in the profile, and may be missing. It is a large part
+only in programs that start many short processes. `.ci/zoo` writes this page.
 """
 
 STATES = {

@@ -280,10 +280,12 @@ impl Controller {
             .fold(0_u64, |sum, chunk| sum.saturating_add(chunk.bytes));
         let recorded = recorded.min(self.limit);
         self.pass_time(recorded);
-        if self.settle(key, |account, now, page| account.learn(update, now, page)) {
+        let has_paid = self.settle(key, |account, now, page| account.learn(update, now, page));
+        let has_asked = self.serve(key, update.wanted_bytes, recorded, out);
+        // Not if data was asked for: a process that is asked twice would keep data older than that.
+        if has_paid && !has_asked {
             self.lend_parts(out);
         }
-        self.serve(key, update.wanted_bytes, recorded, out);
         self.send(key, out);
     }
 

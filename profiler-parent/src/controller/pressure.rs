@@ -56,20 +56,20 @@ impl Controller {
         });
     }
 
-    /// Serves the need that a report states.
+    /// Serves the need that a report states. Returns whether others were asked for memory.
     pub(super) fn serve(
         &mut self,
         key: PoolId,
         wanted: u64,
         recorded: u64,
         out: &mut Vec<Command>,
-    ) {
+    ) -> bool {
         let Some(account) = self
             .accounts
             .get(key)
             .filter(|account| account.may_be_served())
         else {
-            return;
+            return false;
         };
         let newest = account.listed().last();
         let mut need = Need {
@@ -92,6 +92,7 @@ impl Controller {
             let kept = rule::left_to_each(&self.policy, self.limit);
             self.replenish(key, kept, out);
         }
+        is_asked
     }
 
     /// Notes that a process has connected, to lend it the part of each process if it has less.
@@ -115,8 +116,8 @@ impl Controller {
         }
     }
 
-    /// Returns whether the process still lacks something. A process that has recorded grows like all
-    /// others.
+    /// Returns whether the process still lacks something. A process that has recorded grows like
+    /// all others.
     fn lend_part(&mut self, key: PoolId, out: &mut Vec<Command>) -> bool {
         let part = rule::lent_to_each(&self.policy, self.limit);
         let accounts = self.accounts.get(key);

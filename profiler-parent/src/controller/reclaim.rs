@@ -37,8 +37,8 @@ pub(super) enum Unused {
     /// From processes that have not reported since this time all but their room for another chunk.
     /// Others keep as much unused allowance as they hold.
     QuietSince(u64),
-    /// What exceeds `kept` bytes, if that is at least `least` bytes. `kept` is whole pages. Only the
-    /// quietest processes are examined.
+    /// What exceeds `kept` bytes, if that is at least `least` bytes. `kept` is whole pages. Only
+    /// the quietest processes are examined.
     Beyond { kept: u64, least: u64 },
 }
 

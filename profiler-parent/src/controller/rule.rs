@@ -45,8 +45,8 @@ const LEAST_TAKEN_PART: u64 = 256;
 /// ten processes with the usual limit of 128 MiB, 10 MB fit into the first allowance of each.
 const FIRST_PART: u64 = 12;
 
-/// The most processes of which each is lent a first allowance later, if it had none when it began.
-/// More cannot have one.
+/// If at most this number of processes run, one that got less than 1/`FIRST_PART` of the limit when
+/// it joined is lent the rest later. Among more, there is not enough for each.
 pub(super) const MOST_LENT_TO: u64 = 16;
 
 /// The first `FEW_PROCESSES` get more: 1/`LENT_PART` of what can be lent. Therefore the first

@@ -1,9 +1,9 @@
 //! Decides when to look at processes that the system's events name.
 //!
-//! Used by the watcher. A process that executes a program is looked at immediately. A forked process
-//! is looked at 2 ms later, unless it has executed a program by then, as most do. These looks use at
-//! most a hundredth of a processor. Beyond that, events are discarded, and the other looks find the
-//! processes.
+//! Used by the watcher. A process that executes a program is looked at immediately. A forked
+//! process is looked at 2 ms later, unless it has executed a program by then, as most do. These
+//! looks use at most a hundredth of a processor. Beyond that, events are discarded, and the other
+//! looks find the processes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::PipeReader;
@@ -13,10 +13,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::connector_event::ConnectorEvent;
 #[cfg(not(target_os = "linux"))]
-use super::no_process_connector::{ConnectorEvent, ProcessConnector};
+use super::no_process_connector::ProcessConnector;
 #[cfg(target_os = "linux")]
-use super::process_connector::{ConnectorEvent, ProcessConnector};
+use super::process_connector::ProcessConnector;
 
 /// The time after which a forked process is looked at.
 const FORKED_FOR: Duration = Duration::from_millis(2);

@@ -20,6 +20,7 @@
 //! reason was certain. The recorded program is never missing: its file is examined even if the
 //! program has ended.
 
+mod connector_event;
 mod elf;
 mod event_looks;
 mod new_numbers;
@@ -244,13 +245,8 @@ impl Watcher<'_> {
         let mut new = Vec::new();
         for &pid in told {
             let known = self.known.get(&pid).copied();
-            match known.map(|known| (known, Stat::of(pid))) {
-                Some((known, Some(stat))) if stat.began == known.began => self.meet(pid, stat, now),
-                Some(_) => {
-                    self.forget(pid); // the number may be that of another process now
-                    new.push(pid);
-                }
-                None => new.push(pid),
+            if !known.is_some_and(|process| self.look_again(pid, process, now)) {
+                new.push(pid);
             }
         }
         self.meet_those_below(new, now);
@@ -284,12 +280,19 @@ impl Watcher<'_> {
         let those = self.known.iter().filter(|(_, process)| which(process));
         let those: Vec<(u32, KnownProcess)> = those.map(|(pid, one)| (*pid, *one)).collect();
         for (pid, process) in those {
-            // Its number may be that of another process now.
-            match Stat::of(pid).filter(|stat| stat.began == process.began) {
-                Some(stat) => self.meet(pid, stat, now),
-                None => self.forget(pid),
-            }
+            self.look_again(pid, process, now);
         }
+    }
+
+    /// Looks at a known process again. Forgets it and returns false if it has ended: its number may
+    /// be that of another process now.
+    fn look_again(&mut self, pid: u32, process: KnownProcess, now: Duration) -> bool {
+        let stat = Stat::of(pid).filter(|stat| stat.began == process.began);
+        match stat {
+            Some(stat) => self.meet(pid, stat, now),
+            None => self.forget(pid),
+        }
+        stat.is_some()
     }
 
     /// Forgets a process that has ended.

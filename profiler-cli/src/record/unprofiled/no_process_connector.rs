@@ -3,15 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// An event about a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)] // nothing makes one
-pub(super) enum ConnectorEvent {
-    /// The process was forked.
-    Forked(u32),
-    /// The process has executed a program.
-    Executed(u32),
-}
+use super::connector_event::ConnectorEvent;
 
 /// Never exists.
 #[derive(Debug)]

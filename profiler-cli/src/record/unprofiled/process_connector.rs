@@ -25,6 +25,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
 
+use super::connector_event::ConnectorEvent;
+
 /// The group of the process connector, and the number of its messages.
 const CN_IDX_PROC: u32 = 1;
 const CN_VAL_PROC: u32 = 1;
@@ -38,15 +40,6 @@ const EVENT: usize = 36;
 const DETAILS: usize = 52;
 /// The most events that are taken at once.
 const MOST_AT_ONCE: usize = 1024;
-
-/// An event about a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectorEvent {
-    /// The process was forked.
-    Forked(u32),
-    /// The process has executed a program.
-    Executed(u32),
-}
 
 /// The events since the last call of [`Self::take`].
 #[derive(Debug)]
