@@ -1,4 +1,5 @@
-//! How often threads that run and wait in turn are looked at.
+//! How often threads are looked at while the program runs: often if they run and wait in turn, and
+//! rarely if they only run.
 //!
 //! Used by `looking` and `observed_waits`. The share of a wait in the life of a thread is estimated
 //! from looks. With `n` looks, the standard error of a share `p` is `sqrt(p * (1 - p) / n)`. With
@@ -12,6 +13,12 @@
 //! they alternate. A thread that wakes once in a while does not. If the time to the next look
 //! depended only on the last look, waits that are found twice would get too large or too small a
 //! part of the time.
+//!
+//! If looks find only threads that run, the share of waits is near zero, and so is its error. The
+//! time between two looks of a process at its own threads therefore grows with the time for which
+//! they have only run, up to [`MAX_STEADY_FACTOR`] times. It is at most 1 / [`STEADY_LOOKS`] of that
+//! time, so a process that is killed loses only a small part of its samples: those that no pass
+//! has read.
 
 use std::time::{Duration, Instant};
 
@@ -29,6 +36,14 @@ const ENOUGH: u32 = 2_400;
 const MEMORY: Duration = Duration::from_secs(1);
 /// The number of such looks that must count for threads to alternate.
 pub(super) const LEAST_NOTES: usize = 8;
+/// The time for which threads have only run, divided by this number, is the time between two looks.
+const STEADY_LOOKS: u32 = 50;
+/// The longest time between two looks at threads that only run, as a multiple of the shortest.
+const MAX_STEADY_FACTOR: u32 = 3;
+/// The longest time that counts for threads that only run.
+const MAX_STEADY: Duration = Duration::from_secs(10);
+/// A look that finds alternating threads takes this much from the time for which they only ran.
+const STEADY_PER_NOTE: Duration = Duration::from_secs(1);
 
 /// The average time to the next look at alternating threads, if a look takes `cost`.
 pub(super) fn frequent_pause(cost: Duration) -> Duration {
@@ -42,6 +57,10 @@ pub(super) struct Alternation {
     noted: [Option<Instant>; LEAST_NOTES],
     /// The time for which threads have alternated so far.
     lasted: Duration,
+    /// The time for which threads have only run, less [`STEADY_PER_NOTE`] for each note.
+    steady: Duration,
+    /// The last look at threads that only ran.
+    ran: Option<Instant>,
 }
 
 impl Alternation {
@@ -50,9 +69,23 @@ impl Alternation {
         let [last, ..] = self.noted;
         let since = moment.saturating_duration_since(last.unwrap_or(moment));
         self.lasted += since.min(MEMORY);
+        self.steady = self.steady.saturating_sub(STEADY_PER_NOTE);
         self.noted.rotate_right(1);
         let [last, ..] = &mut self.noted;
         *last = Some(moment);
+    }
+
+    /// Notes that a look found threads that have run since the previous look, and none of them waits.
+    pub(super) fn note_running(&mut self, moment: Instant) {
+        let before = self.ran.replace(moment).unwrap_or(moment);
+        let ran = moment.saturating_duration_since(before).min(MEMORY);
+        self.steady = (self.steady + ran).min(MAX_STEADY);
+    }
+
+    /// The average time to the next look of a process at its own threads, if they do not alternate
+    /// and `least` is the shortest such time.
+    pub(super) fn steady_pause(&self, least: Duration) -> Duration {
+        (self.steady / STEADY_LOOKS).clamp(least, least * MAX_STEADY_FACTOR)
     }
 
     /// Whether threads count as alternating at this moment.
@@ -106,6 +139,25 @@ mod tests {
         alternation.note(moment + MEMORY * 10_000);
         let after_idleness = alternation.own_pause(Duration::ZERO);
         assert!(after_idleness < after_50_s + FREQUENT, "{after_idleness:?}");
+    }
+
+    #[test]
+    fn looks_become_rarer_while_threads_only_run() {
+        let least = Duration::from_millis(40);
+        let mut alternation = Alternation::default();
+        let moment = now();
+        let run_for = |alternation: &mut Alternation, from: u32, until: u32| {
+            (from..=until).for_each(|at| alternation.note_running(moment + least * at));
+            alternation.steady_pause(least)
+        };
+        assert_eq!(run_for(&mut alternation, 0, 50), least, "2 s");
+        assert_eq!(run_for(&mut alternation, 51, 100), least * 2, "4 s");
+        assert_eq!(run_for(&mut alternation, 101, 1_000), least * 3);
+        for _ in 0..MAX_STEADY.as_secs() {
+            assert!(!alternation.is_found(moment + MEMORY * 100));
+            alternation.note(moment + MEMORY * 50);
+        }
+        assert_eq!(alternation.steady_pause(least), least);
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(super) struct Looking {
     /// turn. Otherwise, the time between two looks at an idle thread grows.
     in_turn: bool,
     next_in_turn: usize,
+    /// The processor of the sampler's thread at the beginning of the pass.
+    processor: u32,
     pub(super) quiet: QuietPeriod,
     pub(super) alternation: Alternation,
     /// The time of the next check whether entries of waits are due.
@@ -87,6 +89,7 @@ impl Looking {
             asks,
             in_turn,
             next_in_turn: 0,
+            processor: 0,
             quiet: QuietPeriod::new(now()),
             alternation: Alternation::default(),
             next_records: now(),
@@ -103,6 +106,7 @@ impl Looking {
         is_asked: bool,
     ) -> usize {
         let moment = now();
+        self.processor = tasks::own_processor();
         let all = targets.len();
         if !is_asked && self.quiet.spares_all(all, moment) {
             return 0;
@@ -129,6 +133,8 @@ impl Looking {
         }
         if alternates {
             self.alternation.note(moment);
+        } else if woken > 0 {
+            self.alternation.note_running(moment);
         }
         self.quiet.note_settled(settled, all, moment);
         woken
@@ -162,7 +168,7 @@ impl Looking {
             target.is_gone = true; // or another thread has its number
             return false;
         };
-        let has_run = std::mem::replace(&mut target.cpu, cpu) != cpu;
+        let has_run = std::mem::replace(&mut target.cpu, cpu) != cpu || target.near.take_run();
         target.waits.time.begin(Timestamp::now());
         self.quiet.prolong(&mut target.waits);
         if !has_run && target.waits.is_settled() {
@@ -195,7 +201,15 @@ impl Looking {
         has_run: bool,
     ) {
         self.record_untaken(recorder, target, arming);
-        self.note_delay(target);
+        let may_have_only_run = !self.asks && target.armed.is_some() && !target.waits.is_open();
+        if may_have_only_run && self.has_only_run(target) {
+            return target.waits.has_run(false);
+        }
+        let delay_ns = tasks::delay_ns(target.tid).unwrap_or(0);
+        let is_estimated = self.estimate_delay(target, delay_ns);
+        if may_have_only_run && self.has_only_run(target) {
+            return target.waits.has_run(false);
+        }
         let place = match tasks::doing(target.tid) {
             Doing::Running => {
                 if self.asks {
@@ -206,6 +220,13 @@ impl Looking {
             Doing::Waiting(wait) => WaitPlace::Known(wait),
             Doing::WaitingSomewhere | Doing::Unknown => WaitPlace::Unknown,
         };
+        if is_estimated {
+            self.divide_delay(target, delay_ns);
+        }
+        let last = || tasks::last_processor(target.tid);
+        if has_run && target.near.skips(self.processor, last()) {
+            return target.waits.unsettle();
+        }
         if self.asks {
             let wait = match place {
                 WaitPlace::Known(wait) => Some(wait),
@@ -354,11 +375,27 @@ impl Looking {
         recorder.record_cpu(target, cpu_ns, (at, ticks));
     }
 
-    /// Notes the run delay of the running code since the last look.
-    fn note_delay(&self, target: &mut Target) {
-        let Some(delay_ns) = tasks::delay_ns(target.tid) else {
-            return;
-        };
+    /// Whether a thread has only run since its last sample, so that it has no state to record.
+    /// Nothing is read then: each file that is read takes a large part of the look.
+    fn has_only_run(&self, target: &Target) -> bool {
+        let unsampled = self.time_of(unsampled_ns(target));
+        let time = &target.waits.time;
+        time.has_only_run(Timestamp::now(), unsampled, self.tick)
+    }
+
+    /// Notes the run delay of the running code since the last look, if it can be estimated.
+    /// Otherwise, divides the delay. Returns whether it is an estimate.
+    fn estimate_delay(&self, target: &mut Target, delay_ns: u64) -> bool {
+        if let Some(delayed) = target.delay.estimate(delay_ns) {
+            target.waits.time.delay(self.time_of(delayed));
+            return true;
+        }
+        self.divide_delay(target, delay_ns);
+        false
+    }
+
+    /// Notes the run delay of the running code since the last division.
+    fn divide_delay(&self, target: &mut Target, delay_ns: u64) {
         let switches = || tasks::switches(target.tid);
         let delayed = target.delay.of_running(delay_ns, switches);
         target.waits.time.delay(self.time_of(delayed));

@@ -66,7 +66,8 @@ native! {
     mod look_pace;
     mod looking;
     mod modules;
-    mod notices;
+    mod near_looks;
+mod notices;
     pub(crate) mod observed;
     pub(crate) mod observed_clock;
     mod observed_counters;

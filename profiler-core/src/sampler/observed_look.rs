@@ -76,8 +76,8 @@ struct FoundWait {
     /// The stack among the words of all stacks.
     words: Range<usize>,
     is_cut: bool,
-    /// Whether the wait ended before its stack was copied: it gets a stack that is known.
-    has_ended: bool,
+    /// Whether its stack is one that is known (`known_stacks`).
+    is_known: bool,
     awaited: AwaitedProcess,
 }
 
@@ -108,6 +108,8 @@ pub(super) struct LookTaken {
     times: Vec<(ThreadId, Timestamp)>,
     words: Vec<u64>,
     memory: Option<OtherMemory>,
+    /// The processor of the looking thread at the beginning.
+    processor: u32,
     /// Whether the system has refused to show where a thread waits, or its stack.
     pub(super) is_refused: bool,
     /// Whether a thread waits that has run since the last look.
@@ -132,6 +134,14 @@ impl CodeBytes for OtherCode<'_> {
 }
 
 impl LookTaken {
+    /// Begins a look.
+    pub(super) fn begin() -> Self {
+        Self {
+            processor: tasks::own_processor(),
+            ..Self::default()
+        }
+    }
+
     /// Whether there is nothing to record.
     pub(super) const fn is_empty(&self) -> bool {
         self.waits.is_empty() && self.times.is_empty()
@@ -154,7 +164,7 @@ impl LookTaken {
             return;
         };
         let before = std::mem::replace(&mut thread.activity, activity);
-        let has_run = before != activity;
+        let has_run = before != activity || thread.near.take_run();
         let delayed = thread
             .delay
             .of_running(activity.delay_ns, || other.switches(listed));
@@ -195,11 +205,18 @@ impl LookTaken {
             _ => WaitPlace::Unknown,
         };
         self.alternates |= has_run;
+        if has_run && thread.near.skips(self.processor, other.last_processor(listed)) {
+            return thread.waits.unsettle();
+        }
         let known = thread.waits.context_at(place);
         let mut awaited = self.awaited_process((process, other), (listed, place), known, help);
         let is_unnamed = known.is_some_and(|known| known.label.is_none());
         awaited.replaces = is_unnamed && !has_run && awaited.label.is_some();
-        if known.is_some_and(|known| self.is_same(other, place, known, awaited)) {
+        let is_same = known.is_some_and(|known| {
+            known.label == awaited.label
+                && self.has_callers(other, place, known.callers).unwrap_or(true)
+        });
+        if is_same {
             thread.waits.waits_again(Timestamp::now(), now());
             if !awaited.is_known {
                 thread.waits.look_again();
@@ -212,7 +229,14 @@ impl LookTaken {
         }
         budget.stacks -= 1;
         match place {
-            WaitPlace::Known(wait) => self.copy(other, (tid, listed), thread, (wait, awaited)),
+            WaitPlace::Known(wait) => {
+                let kept = thread.stacks.find(place).map(|kept| kept.callers);
+                let callers = kept.and_then(|kept| self.has_callers(other, place, kept));
+                if callers == Some(true) {
+                    return self.found_known((tid, place), Timestamp::now(), awaited);
+                }
+                self.copy(other, (tid, listed), thread, (wait, awaited));
+            }
             WaitPlace::Unknown => {
                 self.is_refused = true;
                 self.found((tid, place), Timestamp::now(), (0..0, false), awaited);
@@ -256,29 +280,23 @@ impl LookTaken {
         }
     }
 
-    /// Whether a thread that has run waits in the recorded wait again: called by the same
-    /// functions, and for the same process.
-    fn is_same(
+    /// Whether the stack of a thread that waits at this place has these callers. `None` if that is
+    /// not known.
+    fn has_callers(
         &mut self,
         other: &OtherProcess,
         place: WaitPlace,
-        known: WaitContext,
-        awaited: AwaitedProcess,
-    ) -> bool {
+        callers: Callers,
+    ) -> Option<bool> {
         let WaitPlace::Known(wait) = place else {
-            return true;
+            return None;
         };
-        if known.label != awaited.label {
-            return false;
-        }
         let mut room = [0; callers::MAX_WORDS];
-        let needed = known.callers.needed();
-        let Some(room) = room.get_mut(..needed).filter(|room| !room.is_empty()) else {
-            return true;
-        };
+        let needed = callers.needed();
+        let room = room.get_mut(..needed).filter(|room| !room.is_empty())?;
         let memory = self.memory.get_or_insert_with(|| OtherMemory::of(other));
         let read = memory.read_words(wait.sp & !7, room, MemoryKind::Private);
-        read.bytes < needed * size_of::<u64>() || known.callers.are_in(room)
+        (read.bytes >= needed * size_of::<u64>()).then(|| callers.are_in(room))
     }
 
     /// Copies the stack of a waiting thread. If it no longer waits there, and no stack of this
@@ -310,16 +328,25 @@ impl LookTaken {
                 awaited,
             );
         } else if thread.stacks.find(WaitPlace::Known(wait)).is_some() {
-            self.waits.push(FoundWait {
-                tid,
-                place: WaitPlace::Known(wait),
-                at,
-                words: start..start,
-                is_cut: false,
-                has_ended: true,
-                awaited,
-            });
+            self.found_known((tid, WaitPlace::Known(wait)), at, awaited);
         }
+    }
+
+    fn found_known(
+        &mut self,
+        (tid, place): (ThreadId, WaitPlace),
+        at: Timestamp,
+        awaited: AwaitedProcess,
+    ) {
+        self.waits.push(FoundWait {
+            tid,
+            place,
+            at,
+            words: 0..0,
+            is_cut: false,
+            is_known: true,
+            awaited,
+        });
     }
 
     fn found(
@@ -335,7 +362,7 @@ impl LookTaken {
             at,
             words,
             is_cut,
-            has_ended: false,
+            is_known: false,
             awaited,
         });
     }
@@ -402,7 +429,7 @@ impl LookTaken {
         help: &mut dyn LookHelp,
     ) -> Option<Callers> {
         let label = found.awaited.label;
-        if found.has_ended {
+        if found.is_known {
             let known = thread.stacks.find(found.place)?;
             let ends = (known.is_cut, known.has_failed);
             files.plain.clear();
@@ -410,7 +437,7 @@ impl LookTaken {
                 .plain
                 .extend(known.frames.iter().copied().chain(label));
             let is_recorded = process.add_frames(found.tid, sample, &files.plain, ends);
-            return is_recorded.then(Callers::default);
+            return is_recorded.then_some(known.callers);
         }
         let (WaitPlace::Known(wait), Some(memory)) = (found.place, &self.memory) else {
             let is_recorded = process.add_bare(found.tid, sample);
@@ -434,7 +461,7 @@ impl LookTaken {
             [frames @ .., _] if label.is_some() => frames,
             frames => frames,
         };
-        thread.stacks.note(found.place, kept, ends);
+        thread.stacks.note((found.place, callers), kept, ends);
         is_recorded.then_some(callers)
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::known_stacks::KnownStacks;
 use super::observed::ObservedProcess;
+use super::near_looks::NearLooks;
 use super::run_delay::RunDelay;
 use super::schedule::now;
 use super::wait_period::WaitPeriod;
@@ -52,6 +53,7 @@ pub(super) struct ObservedThread {
     pub(super) delay: RunDelay,
     pub(super) waits: WaitPeriod,
     pub(super) stacks: KnownStacks,
+    pub(super) near: NearLooks,
     /// Whether its time up to the next look is not to be recorded.
     pub(super) is_after_pause: bool,
     /// Whether it has ended, or another thread has its number.
@@ -75,6 +77,7 @@ impl ObservedThread {
             delay: RunDelay::new(),
             waits: WaitPeriod::new(),
             stacks: KnownStacks::default(),
+            near: NearLooks::NONE,
             is_after_pause: false,
             is_missing: false,
             was_missing: false,

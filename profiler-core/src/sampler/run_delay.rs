@@ -7,12 +7,16 @@
 //! in proportion to the numbers of switches.
 //!
 //! Reading the switches takes twice as long as reading the run delay. After the first look, they
-//! are read only if the delay is long enough to be visible in a profile ([`LEAST_NS`]).
+//! are read only if the delay is long enough to be visible in a profile ([`LEAST_NS`]). While a
+//! thread has only run, most delays are divided like the delay before ([`MAX_ESTIMATES`]). The
+//! next read corrects the sum of these estimates.
 
 use crate::sys::native::tasks::Switches;
 
 /// The shortest delay that is divided, in nanoseconds. A shorter one is added to the next delay.
 const LEAST_NS: u64 = 100_000;
+/// The number of successive delays that are divided without a read of the switches.
+const MAX_ESTIMATES: u8 = 15;
 
 /// The run delay of a thread at the last look.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +25,11 @@ pub(super) struct RunDelay {
     divided_ns: Option<u64>,
     /// The switches at that time; `None` if the system did not report them.
     switches: Option<Switches>,
+    /// The last division: the delay, and the part of it that belongs to the running code.
+    last_ns: (u64, u64),
+    /// The run delay at the last estimate, and the sum of the estimates since the last division.
+    estimated_ns: (u64, u64),
+    estimates: u8,
 }
 
 impl RunDelay {
@@ -29,7 +38,24 @@ impl RunDelay {
         Self {
             divided_ns: None,
             switches: None,
+            last_ns: (0, 0),
+            estimated_ns: (0, 0),
+            estimates: MAX_ESTIMATES,
         }
+    }
+
+    /// Estimates the part of the delay since the last call that belongs to the running code, in
+    /// nanoseconds, from the last division. `None` if the switches must be read.
+    pub(super) fn estimate(&mut self, delay_ns: u64) -> Option<u64> {
+        let (seen_ns, sum) = self.estimated_ns;
+        let (last, of_running) = self.last_ns;
+        if self.estimates >= MAX_ESTIMATES || last == 0 {
+            return None;
+        }
+        self.estimates += 1;
+        let part = part_of(delay_ns.saturating_sub(seen_ns), of_running, last);
+        self.estimated_ns = (delay_ns.max(seen_ns), sum.saturating_add(part));
+        Some(part)
     }
 
     /// Returns the part of the delay since the last division that belongs to the running code, in
@@ -50,11 +76,20 @@ impl RunDelay {
         self.divided_ns = Some(delay_ns);
         let now = switches();
         let before = std::mem::replace(&mut self.switches, now);
-        match (before, now) {
+        let part = match (before, now) {
             (Some(before), Some(now)) => part_of_running(delayed, before, now),
             _ => delayed,
-        }
+        };
+        let (_, estimated) = std::mem::replace(&mut self.estimated_ns, (delay_ns, 0));
+        (self.last_ns, self.estimates) = ((delayed, part), 0);
+        part.saturating_sub(estimated)
     }
+}
+
+/// Returns `whole * part / all`.
+fn part_of(whole: u64, part: u64, all: u64) -> u64 {
+    let part = u128::from(whole) * u128::from(part) / u128::from(all.max(1));
+    u64::try_from(part).unwrap_or(whole)
 }
 
 /// Returns the part of `delayed` that belongs to the switches in which the thread lost its
@@ -65,8 +100,7 @@ fn part_of_running(delayed: u64, before: Switches, now: Switches) -> u64 {
     if all == 0 {
         return delayed; // the thread is still ready to run
     }
-    let part = u128::from(delayed) * u128::from(lost) / u128::from(all);
-    u64::try_from(part).unwrap_or(delayed)
+    part_of(delayed, lost, all)
 }
 
 #[cfg(test)]
@@ -104,6 +138,19 @@ mod tests {
     #[test]
     fn a_delay_whose_switches_are_not_reported_is_of_the_running_code() {
         assert_eq!(begun().of_running(54 * MS, || None), 4 * MS);
+    }
+
+    #[test]
+    fn estimates_are_like_the_last_division_and_corrected_by_the_next() {
+        let mut delay = begun();
+        assert_eq!(delay.estimate(51 * MS), None, "nothing was divided");
+        assert_eq!(delay.of_running(54 * MS, || switches(12, 12)), 2 * MS);
+        assert_eq!(delay.estimate(64 * MS), Some(5 * MS));
+        assert_eq!(delay.estimate(66 * MS), Some(MS));
+        let part = delay.of_running(74 * MS, || switches(12, 13));
+        assert_eq!(part, 20 * MS - 6 * MS, "all of the delay is of the running code");
+        let estimates = (0..100).map_while(|_| delay.estimate(75 * MS)).count();
+        assert_eq!(estimates, usize::from(MAX_ESTIMATES));
     }
 
     #[test]

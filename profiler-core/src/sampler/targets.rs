@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::armed_places::Armed;
 use super::asking::Habit;
+use super::near_looks::NearLooks;
 use super::notices::{Notice, Notices};
 use super::run_delay::RunDelay;
 use super::schedule::now;
@@ -31,7 +32,8 @@ use crate::time::Timestamp;
 /// time between two passes is also a lower bound. The upper bound applies to processes with
 /// thousands of threads, whose lists are expensive.
 const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
-/// Within these bounds, the time between two lists is the cost of a list times this factor.
+/// Within these bounds, the time between two lists is the cost of a list times this factor. As long
+/// as the number of threads is the same, it is the upper bound.
 const LISTING_SHARE: u32 = 200;
 /// How long a thread's name may still change: a thread may get its name some time after its start.
 const NAMING: Duration = Duration::from_millis(100);
@@ -76,6 +78,7 @@ pub(super) struct Target {
     pub(super) armed: Option<Armed>,
     /// What is known of its waits.
     pub(super) waits: WaitPeriod,
+    pub(super) near: NearLooks,
     /// The number of looks in a row that found a wait which the session has not named.
     pub(super) unknown_looks: u8,
     /// Whether it has ended, or another thread has its number.
@@ -111,6 +114,7 @@ impl Target {
             left_alone: 0,
             armed: None,
             waits: WaitPeriod::new(),
+            near: NearLooks::NONE,
             unknown_looks: 0,
             is_gone: false,
             found,
@@ -175,6 +179,8 @@ pub(super) struct Targets {
     has_new: bool,
     seen_changes: Option<u64>,
     next_listing: Instant,
+    /// The number of threads at the last list, and until when no list is made while it is the same.
+    counted: Option<(u32, Instant)>,
     /// Processor time of the last list; zero before the first one.
     listing_cost: Duration,
     /// The triggers and waits of threads that have ended or are no longer sampled.
@@ -204,6 +210,7 @@ impl Targets {
             has_new: false,
             seen_changes: None,
             next_listing: now(),
+            counted: None,
             listing_cost: Duration::ZERO,
             removed: Vec::new(),
             removals: 0,
@@ -259,7 +266,7 @@ impl Targets {
         }
         let moment = now();
         let may_list = may_list || self.has_new;
-        if may_list && moment >= self.next_listing {
+        if may_list && moment >= self.next_listing && self.may_have_new(moment) {
             let before = tasks::own_cpu_ns();
             self.add_found(manager, notices);
             let cost = Duration::from_nanos(tasks::own_cpu_ns().saturating_sub(before));
@@ -267,6 +274,17 @@ impl Targets {
             self.listing_cost = cost;
         }
         self.removals != removals
+    }
+
+    /// Whether there may be new threads. If the number of threads is not what the last list had, as
+    /// in a `/proc` that does not count them, there may always be some.
+    fn may_have_new(&mut self, moment: Instant) -> bool {
+        let number = tasks::count();
+        let is_same = self
+            .counted
+            .is_some_and(|(counted, until)| Some(counted) == number && moment < until);
+        self.counted = self.counted.filter(|_| is_same);
+        !is_same || self.has_new
     }
 
     /// Whether the stack of a thread with these names is walked; `None` if the thread is not
@@ -344,6 +362,9 @@ impl Targets {
             .ignored
             .values()
             .any(|stranger| *stranger == Stranger::New);
+        let number = u32::try_from(listed.len()).ok();
+        let number = number.filter(|_| self.has_settled_names());
+        self.counted = number.map(|number| (number, now() + LISTING.1));
         self.listed = listed;
     }
 
@@ -378,6 +399,13 @@ impl Targets {
         };
         self.ignored.remove(&tid);
         self.add(manager, tid, row, walk, Some(now()));
+    }
+
+    /// Whether no thread's name may change, see [`NAMING`].
+    fn has_settled_names(&self) -> bool {
+        let is_settled = |stranger: &Stranger| matches!(stranger, Stranger::Unwanted(at) if at.elapsed() > NAMING);
+        self.ignored.values().all(is_settled)
+            && self.all.iter().all(|target| target.found.is_none())
     }
 
     /// Checks the names of found threads again until they have existed for a while.

@@ -286,7 +286,7 @@ impl SamplerThread {
         let least = if alternation.is_found(now()) {
             least.min(alternation.own_pause(self.pass_cost))
         } else {
-            least
+            alternation.steady_pause(least)
         };
         self.control.pause(least, cadence::IDLE.0)
     }

@@ -19,7 +19,7 @@ use crate::thread_activity::{ThreadActivity, parse_schedule};
 use profiler_ids::{ProcessId, ProcessStart, ThreadId};
 
 /// The most bytes of a `stat` file: 52 numbers and a name of 15 bytes.
-const STAT_BYTES: usize = 2048;
+pub(crate) const STAT_BYTES: usize = 2048;
 /// In the system's table of pages: the page is in memory.
 const IS_PRESENT: u64 = 1 << 63;
 /// The same: the page is in swapped-out memory.
@@ -183,6 +183,11 @@ impl OtherProcess {
             delay_ns: 0,
             runs: waited.saturating_add(lost),
         })
+    }
+
+    /// The processor that a thread has run on last. `None` if the system does not report it.
+    pub fn last_processor(&self, thread: ThreadId) -> Option<u32> {
+        self.tasks().last_processor(thread)
     }
 
     /// How often a thread has stopped running. `None` if the system does not report it.
