@@ -186,22 +186,23 @@ impl Own {
         let _ = label::carried(); // the thread's place, where samples find its group
     }
 
-    /// Lets the thread's samples carry its innermost group.
+    /// Lets the thread's samples carry its innermost group. Returns the word that they carry.
     #[inline(always)]
-    fn carry(&self) {
+    fn carry(&self) -> u64 {
+        let word = self.watch.innermost().map_or(0, Registered::word);
         if let Some(carried) = carried::own() {
-            let group = self.watch.innermost();
-            carried.set_group(group.map_or(0, Registered::word));
+            carried.set_group(word);
         }
+        word
     }
 
     /// The same after the thread has entered a group, which may have no cell yet.
     #[inline(always)]
     fn carry_entered(&self) {
-        self.carry();
-        let group = self.watch.innermost();
         let tag = pool_tag();
-        if let Some(group) = group.filter(|group| !belongs_to(group.word(), tag)) {
+        if !belongs_to(self.carry(), tag)
+            && let Some(group) = self.watch.innermost()
+        {
             carry_first(group, tag);
         }
     }

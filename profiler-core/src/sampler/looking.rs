@@ -205,7 +205,9 @@ impl Looking {
         if may_have_only_run && self.has_only_run(target) {
             return target.waits.has_run(false);
         }
-        let delay_ns = tasks::delay_ns(target.tid).unwrap_or(0);
+        let activity = tasks::activity(target.tid).unwrap_or_default();
+        let delay_ns = activity.delay_ns;
+        target.near.note_runs(activity.runs);
         let is_estimated = self.estimate_delay(target, delay_ns);
         if may_have_only_run && self.has_only_run(target) {
             return target.waits.has_run(false);
@@ -224,7 +226,7 @@ impl Looking {
             self.divide_delay(target, delay_ns);
         }
         let last = || tasks::last_processor(target.tid);
-        if has_run && target.near.skips(self.processor, last()) {
+        if has_run && target.near.skips(self.processor, last) {
             return target.waits.unsettle();
         }
         if self.asks {

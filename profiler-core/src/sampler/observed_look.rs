@@ -164,6 +164,7 @@ impl LookTaken {
             return;
         };
         let before = std::mem::replace(&mut thread.activity, activity);
+        thread.near.note_runs(activity.runs);
         let has_run = before != activity || thread.near.take_run();
         let delayed = thread
             .delay
@@ -205,7 +206,7 @@ impl LookTaken {
             _ => WaitPlace::Unknown,
         };
         self.alternates |= has_run;
-        if has_run && thread.near.skips(self.processor, other.last_processor(listed)) {
+        if has_run && thread.near.skips(self.processor, || other.last_processor(listed)) {
             return thread.waits.unsettle();
         }
         let known = thread.waits.context_at(place);

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags};
 
 use crate::FileIdentity;
 use crate::other_process::STAT_BYTES;
-use crate::thread_activity::parse_schedule;
+use crate::thread_activity::{ThreadActivity, parse_schedule};
 use crate::thread_id::current_thread_id;
 
 /// The state of a thread.
@@ -299,12 +299,11 @@ pub fn process_cpu_ns(process: ProcessId) -> Option<u64> {
     clock_ns((!libc::clockid_t::try_from(process.get()).ok()? << 3) | 2)
 }
 
-/// How long a thread of this process was ready to run and did not, so far, in nanoseconds. `None`
-/// if it has ended, or if the system does not count it.
-pub fn delay_ns(thread: ThreadId) -> Option<u64> {
+/// How much a thread of this process has run. `None` if it has ended, or if the system does not
+/// count it.
+pub fn activity(thread: ThreadId) -> Option<ThreadActivity> {
     let mut text = [0; 128];
-    let schedule = Tasks::OWN.read(thread, "schedstat", &mut text)?;
-    Some(parse_schedule(schedule)?.delay_ns)
+    parse_schedule(Tasks::OWN.read(thread, "schedstat", &mut text)?)
 }
 
 /// How often a thread of this process has stopped running. `None` if the system does not report it.

@@ -11,7 +11,7 @@ pub struct ThreadActivity {
     /// How long it was ready to run and did not, in nanoseconds; 0 if the system does not count it.
     pub delay_ns: u64,
     /// How often it began to run.
-    pub(crate) runs: u64,
+    pub runs: u64,
 }
 
 /// Parses processor time, time in the queue, and the number of runs. `None` if they are not
