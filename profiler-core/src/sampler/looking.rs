@@ -227,7 +227,7 @@ impl Looking {
         }
         let last = || tasks::last_processor(target.tid);
         if has_run && target.near.skips(self.processor, last) {
-            return target.waits.unsettle();
+            return target.waits.has_run(false);
         }
         if self.asks {
             let wait = match place {

@@ -207,7 +207,7 @@ impl LookTaken {
         };
         self.alternates |= has_run;
         if has_run && thread.near.skips(self.processor, || other.last_processor(listed)) {
-            return thread.waits.unsettle();
+            return thread.waits.has_run(false);
         }
         let known = thread.waits.context_at(place);
         let mut awaited = self.awaited_process((process, other), (listed, place), known, help);
