@@ -14,11 +14,10 @@
 //! depended only on the last look, waits that are found twice would get too large or too small a
 //! part of the time.
 //!
-//! If looks find only threads that run, the share of waits is near zero, and so is its error. The
-//! time between two looks of a process at its own threads therefore grows with the time for which
-//! they have only run, up to [`MAX_STEADY_FACTOR`] times. It is at most 1 / [`STEADY_LOOKS`] of that
-//! time, so a process that is killed loses only a small part of its samples: those that no pass
-//! has read.
+//! While threads only run, looks of a process at its own threads become rarer. The time between
+//! them is 1 / [`STEADY_LOOKS`] of the time for which the threads have only run, and one to
+//! [`MAX_STEADY_FACTOR`] times the shortest such time. The share of waits is near zero then, and so
+//! is its error. A process that is killed loses at most the samples of one such time.
 
 use std::time::{Duration, Instant};
 
@@ -36,13 +35,14 @@ const ENOUGH: u32 = 2_400;
 const MEMORY: Duration = Duration::from_secs(1);
 /// The number of such looks that must count for threads to alternate.
 pub(super) const LEAST_NOTES: usize = 8;
-/// The time for which threads have only run, divided by this number, is the time between two looks.
+/// While threads only run, the time between two looks is the time for which they have run so far,
+/// divided by this number.
 const STEADY_LOOKS: u32 = 50;
 /// The longest time between two looks at threads that only run, as a multiple of the shortest.
 const MAX_STEADY_FACTOR: u32 = 3;
 /// The longest time that counts for threads that only run.
 const MAX_STEADY: Duration = Duration::from_secs(10);
-/// A look that finds alternating threads takes this much from the time for which they only ran.
+/// Each look that finds alternating threads subtracts this from the time for which they only ran.
 const STEADY_PER_NOTE: Duration = Duration::from_secs(1);
 
 /// The average time to the next look at alternating threads, if a look takes `cost`.
@@ -75,17 +75,23 @@ impl Alternation {
         *last = Some(moment);
     }
 
-    /// Notes that a look found threads that have run since the previous look, and none of them waits.
+    /// Notes a look that found running threads, and none of those waits.
     pub(super) fn note_running(&mut self, moment: Instant) {
         let before = self.ran.replace(moment).unwrap_or(moment);
-        let ran = moment.saturating_duration_since(before).min(MEMORY);
-        self.steady = (self.steady + ran).min(MAX_STEADY);
+        let ran = moment.saturating_duration_since(before);
+        self.steady = if ran > MEMORY {
+            Duration::ZERO
+        } else {
+            (self.steady + ran).min(MAX_STEADY)
+        };
     }
 
     /// The average time to the next look of a process at its own threads, if they do not alternate
     /// and `least` is the shortest such time.
-    pub(super) fn steady_pause(&self, least: Duration) -> Duration {
-        (self.steady / STEADY_LOOKS).clamp(least, least * MAX_STEADY_FACTOR)
+    pub(super) fn steady_pause(&self, least: Duration, moment: Instant) -> Duration {
+        let is_now = self.ran.is_some_and(|ran| moment.saturating_duration_since(ran) <= MEMORY);
+        let steady = if is_now { self.steady } else { Duration::ZERO };
+        (steady / STEADY_LOOKS).clamp(least, least * MAX_STEADY_FACTOR)
     }
 
     /// Whether threads count as alternating at this moment.
@@ -148,16 +154,27 @@ mod tests {
         let moment = now();
         let run_for = |alternation: &mut Alternation, from: u32, until: u32| {
             (from..=until).for_each(|at| alternation.note_running(moment + least * at));
-            alternation.steady_pause(least)
+            alternation.steady_pause(least, moment + least * until)
         };
         assert_eq!(run_for(&mut alternation, 0, 50), least, "2 s");
         assert_eq!(run_for(&mut alternation, 51, 100), least * 2, "4 s");
         assert_eq!(run_for(&mut alternation, 101, 1_000), least * 3);
         for _ in 0..MAX_STEADY.as_secs() {
-            assert!(!alternation.is_found(moment + MEMORY * 100));
-            alternation.note(moment + MEMORY * 50);
+            alternation.note(moment + least * 1_000);
         }
-        assert_eq!(alternation.steady_pause(least), least);
+        assert_eq!(alternation.steady_pause(least, moment + least * 1_000), least);
+    }
+
+    #[test]
+    fn looks_are_not_rare_after_the_threads_were_idle() {
+        let least = Duration::from_millis(40);
+        let mut alternation = Alternation::default();
+        let moment = now();
+        (0..1_000).for_each(|at| alternation.note_running(moment + least * at));
+        let later = moment + least * 1_000 + MEMORY * 2;
+        assert_eq!(alternation.steady_pause(least, later), least);
+        alternation.note_running(later);
+        assert_eq!(alternation.steady_pause(least, later), least);
     }
 
     #[test]

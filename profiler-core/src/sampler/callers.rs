@@ -36,6 +36,11 @@ impl Callers {
         found
     }
 
+    /// Whether there are as many return addresses as are compared at most.
+    pub(super) fn are_all_known(&self) -> bool {
+        self.slots.iter().all(Option::is_some)
+    }
+
     /// The number of words that [`Self::are_in`] needs.
     pub(super) fn needed(&self) -> usize {
         let slots = self.slots.iter().flatten();

@@ -23,15 +23,15 @@
 //! runs. The delay after a wait is a part of that wait (`run_delay`).
 //!
 //! Invariant: at each wait that is recorded, all samples of the thread together stand for its life
-//! up to then, within two ticks, or within [`MAX_SURPLUS`] ticks beyond its life. Ticks are whole
+//! up to then, within two ticks, or within [`MAX_SURPLUS`] and one tick beyond its life. Ticks are whole
 //! numbers, and a sample has at least one: later waits correct the rounding error.
 
 use crate::time::Timestamp;
 
-/// The number of ticks that samples may have beyond the life of their thread, so that waits which
-/// are shorter than a tick are recorded. Later waits correct it.
-const MAX_SURPLUS: u64 = 4;
-/// The surplus is at most the thread's life divided by this number.
+/// The number of ticks that samples may have beyond the life of their thread before one more wait
+/// is recorded, so that waits which are shorter than a tick are recorded. Later waits correct it.
+const MAX_SURPLUS: u64 = 3;
+/// This surplus is at most the thread's life divided by this number.
 const LIFE_PER_SURPLUS: u64 = 100;
 
 /// Converts nanoseconds to units of timestamps. The interval of the session is `tick` of these units,
@@ -125,12 +125,11 @@ impl CoveredTime {
         Timestamp::from_raw(known.raw().saturating_add(ran)).min(found)
     }
 
-    /// Whether samples stand for more than the time up to `found`, by [`MAX_SURPLUS`] ticks. A look
-    /// then records no wait, because a sample has at least one tick.
+    /// Whether samples stand for more than the time up to `found`, by the allowed surplus. Then no
+    /// wait is recorded, because it would add at least one tick.
     ///
-    /// A wait that only one look finds often lasts less than a tick. If such waits were recorded
-    /// only with a whole tick of time in no sample, their time would be in the waits that several
-    /// successive looks find.
+    /// Many waits are found by a single look, and last less than a tick. If they needed a whole
+    /// tick of time that is in no sample, longer waits would get their time.
     pub(super) fn is_complete(&self, found: Timestamp, tick: u64) -> bool {
         let from = self.from.unwrap_or(found);
         let lived = found.raw().saturating_sub(from.raw());
@@ -138,8 +137,9 @@ impl CoveredTime {
         self.covered > lived.saturating_add(surplus)
     }
 
-    /// Whether less than one tick of the time up to `until` can be a wait, if a later sample will
-    /// have the processor time `unsampled`. It does not matter then what the thread does.
+    /// Whether processor time and run delay explain the time up to `until`, except for less than a
+    /// tick. Then no wait can be recorded, so the thread's state is not read. `unsampled` is
+    /// processor time that a later sample will have.
     pub(super) fn has_only_run(&self, until: Timestamp, unsampled: u64, tick: u64) -> bool {
         let ran = unsampled.saturating_add(self.delayed);
         self.from.is_some() && self.uncovered(until).saturating_sub(ran) < tick
@@ -229,7 +229,7 @@ mod tests {
             time.wait(at(lived), 0, TICK);
             (0..10).take_while(|_| !time.is_complete(at(lived), TICK) && time.begin_wait(at(lived), 0, TICK) > 0).count()
         };
-        assert_eq!([first(1_000), first(100_000)], [2, 5], "ticks in advance");
+        assert_eq!([first(1_000), first(100_000)], [2, 4], "ticks in advance");
     }
 
     #[test]

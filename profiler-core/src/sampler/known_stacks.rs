@@ -17,12 +17,18 @@ use crate::entry::stack::Frame;
 const MOST: usize = 4;
 /// The most frames of a stack that is kept.
 const MAX_FRAMES: usize = 128;
+/// A stack is copied again after this number of uses.
+const MAX_USES: u8 = 8;
 
 /// A stack that was copied and unwound.
 #[derive(Debug)]
 pub(super) struct KnownStack {
     place: WaitPlace,
     pub(super) callers: Callers,
+    /// Whether all of it is known, so that its callers identify it.
+    is_whole: bool,
+    /// How often it was used since it was copied.
+    uses: u8,
     /// Outermost first.
     pub(super) frames: Vec<Frame>,
     /// Whether outer frames are missing.
@@ -44,6 +50,14 @@ impl KnownStacks {
     /// The stack of the last wait at a place, if it is kept.
     pub(super) fn find(&self, place: WaitPlace) -> Option<&KnownStack> {
         self.all.iter().find(|known| known.place == place)
+    }
+
+    /// The callers of a stack that need not be copied again if the thread has the same callers now.
+    pub(super) fn reuse(&mut self, place: WaitPlace) -> Option<Callers> {
+        let mut all = self.all.iter_mut();
+        let known = all.find(|known| known.place == place && known.is_whole)?;
+        known.uses = known.uses.saturating_add(1);
+        (known.uses <= MAX_USES).then_some(known.callers)
     }
 
     /// Keeps a stack, in place of the one that this place had, or of the oldest one.
@@ -69,11 +83,17 @@ impl KnownStacks {
         self.all.push(KnownStack {
             place,
             callers,
+            is_whole: !has_failed && callers.are_all_known() && !room.iter().any(is_unknown),
+            uses: 0,
             frames: room,
             is_cut,
             has_failed,
         });
     }
+}
+
+const fn is_unknown(frame: &Frame) -> bool {
+    matches!(frame, Frame::Unknown(_))
 }
 
 #[cfg(test)]
@@ -114,6 +134,27 @@ mod tests {
         assert_eq!(found.frames, stack(11));
         assert!(found.is_cut && !found.has_failed);
         assert_eq!(known.find(place(2)).unwrap().frames, stack(20));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_stack_is_reused_only_if_all_of_it_is_known_and_is_copied_again_after_some_uses() {
+        let frames = |number| vec![Frame::Code(crate::ids::DefinitionId::new(1), number); 4];
+        let placed: Vec<_> = (0..4).rev().map(|at| (Frame::Unknown(1), at * 8)).collect();
+        let whole = Callers::of((0, &[7; 8]), &placed);
+        assert!(whole.are_all_known());
+        let mut known = KnownStacks::default();
+        known.note(at(1), &frames(1), (false, false));
+        let note = |known: &mut KnownStacks, callers, frames: &[Frame], has_failed| {
+            known.note((place(2), callers), frames, (false, has_failed));
+            known.reuse(place(2))
+        };
+        assert_eq!(note(&mut known, Callers::default(), &frames(2), false), None);
+        assert_eq!(note(&mut known, whole, &stack(2), false), None, "unknown frames");
+        assert_eq!(note(&mut known, whole, &frames(2), true), None, "not unwound");
+        assert_eq!(note(&mut known, whole, &frames(2), false), Some(whole));
+        let uses = (0..100).map_while(|_| known.reuse(place(2))).count();
+        assert_eq!(uses + 1, usize::from(MAX_USES));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! A thread without a trigger has samples without stacks while it runs. So does a thread whose
 //! trigger takes no samples: see [`MAX_UNTAKEN`].
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::alternation::Alternation;
@@ -27,6 +28,7 @@ use super::targets::{Target, Targets};
 use super::wait_period::{WaitContext, WaitPeriod, WaitPlace};
 use crate::ids::ThreadId;
 use crate::params::SampleSource;
+use crate::sys::current_thread_id;
 use crate::sys::native::tasks::{self, Doing};
 use crate::time::Timestamp;
 
@@ -60,8 +62,10 @@ pub(super) struct Looking {
     /// turn. Otherwise, the time between two looks at an idle thread grows.
     in_turn: bool,
     next_in_turn: usize,
-    /// The processor of the sampler's thread at the beginning of the pass.
-    processor: u32,
+    /// The processor of the sampler's thread in this pass, if it was read.
+    processor: Cell<Option<u32>>,
+    /// Whether a thread waits for this pass.
+    is_asked: bool,
     pub(super) quiet: QuietPeriod,
     pub(super) alternation: Alternation,
     /// The time of the next check whether entries of waits are due.
@@ -89,7 +93,8 @@ impl Looking {
             asks,
             in_turn,
             next_in_turn: 0,
-            processor: 0,
+            processor: Cell::new(None),
+            is_asked: false,
             quiet: QuietPeriod::new(now()),
             alternation: Alternation::default(),
             next_records: now(),
@@ -106,7 +111,8 @@ impl Looking {
         is_asked: bool,
     ) -> usize {
         let moment = now();
-        self.processor = tasks::own_processor();
+        self.processor.set(None);
+        self.is_asked = is_asked;
         let all = targets.len();
         if !is_asked && self.quiet.spares_all(all, moment) {
             return 0;
@@ -128,7 +134,7 @@ impl Looking {
             }
             let has_run = self.look_at(recorder, target, arming, moment);
             woken += usize::from(has_run);
-            alternates |= has_run && target.waits.is_open();
+            alternates |= has_run && (target.waits.is_open() || target.near.is_ignored());
             settled += usize::from(self.quiet.covers(&target.waits));
         }
         if alternates {
@@ -168,7 +174,8 @@ impl Looking {
             target.is_gone = true; // or another thread has its number
             return false;
         };
-        let has_run = std::mem::replace(&mut target.cpu, cpu) != cpu || target.near.take_run();
+        let was_ignored = target.near.take_run();
+        let has_run = std::mem::replace(&mut target.cpu, cpu) != cpu || was_ignored;
         target.waits.time.begin(Timestamp::now());
         self.quiet.prolong(&mut target.waits);
         if !has_run && target.waits.is_settled() {
@@ -202,13 +209,10 @@ impl Looking {
     ) {
         self.record_untaken(recorder, target, arming);
         let may_have_only_run = !self.asks && target.armed.is_some() && !target.waits.is_open();
-        if may_have_only_run && self.has_only_run(target) {
+        if may_have_only_run && target.delay.has_begun() && self.has_only_run(target) {
             return target.waits.has_run(false);
         }
-        let activity = tasks::activity(target.tid).unwrap_or_default();
-        let delay_ns = activity.delay_ns;
-        target.near.note_runs(activity.runs);
-        let is_estimated = self.estimate_delay(target, delay_ns);
+        let estimated_ns = self.note_activity(target);
         if may_have_only_run && self.has_only_run(target) {
             return target.waits.has_run(false);
         }
@@ -222,11 +226,10 @@ impl Looking {
             Doing::Waiting(wait) => WaitPlace::Known(wait),
             Doing::WaitingSomewhere | Doing::Unknown => WaitPlace::Unknown,
         };
-        if is_estimated {
+        if let Some(delay_ns) = estimated_ns {
             self.divide_delay(target, delay_ns);
         }
-        let last = || tasks::last_processor(target.tid);
-        if has_run && target.near.skips(self.processor, last) {
+        if has_run && !self.is_asked && self.is_near(target) {
             return target.waits.has_run(false);
         }
         if self.asks {
@@ -377,23 +380,37 @@ impl Looking {
         recorder.record_cpu(target, cpu_ns, (at, ticks));
     }
 
-    /// Whether a thread has only run since its last sample, so that it has no state to record.
-    /// Nothing is read then: each file that is read takes a large part of the look.
+    /// Whether a thread has only run since its last sample. Its files are then not read: reading
+    /// them is most of the cost of a look.
     fn has_only_run(&self, target: &Target) -> bool {
         let unsampled = self.time_of(unsampled_ns(target));
         let time = &target.waits.time;
         time.has_only_run(Timestamp::now(), unsampled, self.tick)
     }
 
-    /// Notes the run delay of the running code since the last look, if it can be estimated.
-    /// Otherwise, divides the delay. Returns whether it is an estimate.
-    fn estimate_delay(&self, target: &mut Target, delay_ns: u64) -> bool {
-        if let Some(delayed) = target.delay.estimate(delay_ns) {
-            target.waits.time.delay(self.time_of(delayed));
-            return true;
-        }
-        self.divide_delay(target, delay_ns);
-        false
+    /// Adds the run delay of the running code since the last look: an estimate if possible,
+    /// otherwise from the numbers of switches. Returns the thread's run delay if it was estimated.
+    fn note_activity(&self, target: &mut Target) -> Option<u64> {
+        let activity = tasks::activity(target.tid)?;
+        target.near.note_runs(activity.runs);
+        let Some(delayed) = target.delay.estimate(activity.delay_ns) else {
+            self.divide_delay(target, activity.delay_ns);
+            return None;
+        };
+        target.waits.time.delay(self.time_of(delayed));
+        Some(activity.delay_ns)
+    }
+
+    /// Whether this look at a thread that has run and waits now is ignored, see `near_looks`.
+    fn is_near(&self, target: &mut Target) -> bool {
+        let processor = &self.processor;
+        let own = || {
+            let known = processor.get().or_else(|| tasks::last_processor(current_thread_id()));
+            processor.set(known);
+            known
+        };
+        let tid = target.tid;
+        target.near.ignores(own, || tasks::last_processor(tid))
     }
 
     /// Notes the run delay of the running code since the last division.

@@ -25,6 +25,7 @@ use super::wait_period::{WaitContext, WaitPlace};
 use super::writer::SampleSpan;
 use crate::entry::stack::Frame;
 use crate::ids::ThreadId;
+use crate::sys::current_thread_id;
 use crate::sys::native::other_process::{MemoryKind, OtherMemory, OtherProcess};
 use crate::sys::native::tasks::{self, Doing, Wait};
 use crate::time::Timestamp;
@@ -108,8 +109,8 @@ pub(super) struct LookTaken {
     times: Vec<(ThreadId, Timestamp)>,
     words: Vec<u64>,
     memory: Option<OtherMemory>,
-    /// The processor of the looking thread at the beginning.
-    processor: u32,
+    /// The processor of the looking thread, if it was read.
+    processor: Option<Option<u32>>,
     /// Whether the system has refused to show where a thread waits, or its stack.
     pub(super) is_refused: bool,
     /// Whether a thread waits that has run since the last look.
@@ -134,14 +135,6 @@ impl CodeBytes for OtherCode<'_> {
 }
 
 impl LookTaken {
-    /// Begins a look.
-    pub(super) fn begin() -> Self {
-        Self {
-            processor: tasks::own_processor(),
-            ..Self::default()
-        }
-    }
-
     /// Whether there is nothing to record.
     pub(super) const fn is_empty(&self) -> bool {
         self.waits.is_empty() && self.times.is_empty()
@@ -165,7 +158,8 @@ impl LookTaken {
         };
         let before = std::mem::replace(&mut thread.activity, activity);
         thread.near.note_runs(activity.runs);
-        let has_run = before != activity || thread.near.take_run();
+        let was_ignored = thread.near.take_run();
+        let has_run = before != activity || was_ignored;
         let delayed = thread
             .delay
             .of_running(activity.delay_ns, || other.switches(listed));
@@ -206,7 +200,8 @@ impl LookTaken {
             _ => WaitPlace::Unknown,
         };
         self.alternates |= has_run;
-        if has_run && thread.near.skips(self.processor, || other.last_processor(listed)) {
+        let own = || *self.processor.get_or_insert_with(own_processor);
+        if has_run && thread.near.ignores(own, || other.last_processor(listed)) {
             return thread.waits.has_run(false);
         }
         let known = thread.waits.context_at(place);
@@ -231,7 +226,7 @@ impl LookTaken {
         budget.stacks -= 1;
         match place {
             WaitPlace::Known(wait) => {
-                let kept = thread.stacks.find(place).map(|kept| kept.callers);
+                let kept = thread.stacks.reuse(place);
                 let callers = kept.and_then(|kept| self.has_callers(other, place, kept));
                 if callers == Some(true) {
                     return self.found_known((tid, place), Timestamp::now(), awaited);
@@ -281,8 +276,8 @@ impl LookTaken {
         }
     }
 
-    /// Whether the stack of a thread that waits at this place has these callers. `None` if that is
-    /// not known.
+    /// Whether the stack of a thread that waits at this place has these callers. `None` if they
+    /// cannot be compared.
     fn has_callers(
         &mut self,
         other: &OtherProcess,
@@ -553,6 +548,11 @@ pub(super) fn end_wait(
     if let Some(unrecorded) = unrecorded.or(always.then_some((1, last))) {
         process.repeat_wait(tid, unrecorded, false);
     }
+}
+
+/// The processor of the calling thread.
+fn own_processor() -> Option<u32> {
+    tasks::last_processor(current_thread_id())
 }
 
 /// The processor time of the calling thread, which looks at other threads. On a busy machine, the

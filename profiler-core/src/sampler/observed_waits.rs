@@ -326,7 +326,7 @@ impl ObservedThreads {
         help: &mut dyn LookHelp,
     ) -> bool {
         let moment = self.pace.begin();
-        self.taken = LookTaken::begin();
+        self.taken = LookTaken::default();
         let Some(mut open) = self.process.open(&self.place) else {
             return false;
         };

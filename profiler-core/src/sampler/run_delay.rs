@@ -7,9 +7,9 @@
 //! in proportion to the numbers of switches.
 //!
 //! Reading the switches takes twice as long as reading the run delay. After the first look, they
-//! are read only if the delay is long enough to be visible in a profile ([`LEAST_NS`]). While a
-//! thread has only run, most delays are divided like the delay before ([`MAX_ESTIMATES`]). The
-//! next read corrects the sum of these estimates.
+//! are read only if the delay is long enough to be visible in a profile ([`LEAST_NS`]). While looks
+//! find the thread running, up to [`MAX_ESTIMATES`] delays in a row are divided in the ratio of the
+//! last division. The next divisions correct the sum of these estimates.
 
 use crate::sys::native::tasks::Switches;
 
@@ -42,6 +42,11 @@ impl RunDelay {
             estimated_ns: (0, 0),
             estimates: MAX_ESTIMATES,
         }
+    }
+
+    /// Whether there was a first look.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.divided_ns.is_some()
     }
 
     /// Estimates the part of the delay since the last call that belongs to the running code, in
@@ -80,7 +85,8 @@ impl RunDelay {
             (Some(before), Some(now)) => part_of_running(delayed, before, now),
             _ => delayed,
         };
-        let (_, estimated) = std::mem::replace(&mut self.estimated_ns, (delay_ns, 0));
+        let (_, estimated) = self.estimated_ns;
+        self.estimated_ns = (delay_ns, estimated.saturating_sub(part));
         (self.last_ns, self.estimates) = ((delayed, part), 0);
         part.saturating_sub(estimated)
     }
@@ -149,7 +155,10 @@ mod tests {
         assert_eq!(delay.estimate(66 * MS), Some(MS));
         let part = delay.of_running(74 * MS, || switches(12, 13));
         assert_eq!(part, 20 * MS - 6 * MS, "all of the delay is of the running code");
-        let estimates = (0..100).map_while(|_| delay.estimate(75 * MS)).count();
+        assert_eq!(delay.estimate(94 * MS), Some(20 * MS));
+        assert_eq!(delay.of_running(114 * MS, || switches(22, 13)), 0, "a wait");
+        assert_eq!(delay.of_running(144 * MS, || switches(22, 14)), 10 * MS, "20 were too much");
+        let estimates = (0..100).map_while(|_| delay.estimate(145 * MS)).count();
         assert_eq!(estimates, usize::from(MAX_ESTIMATES));
     }
 

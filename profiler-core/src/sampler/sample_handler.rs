@@ -158,6 +158,11 @@ impl SlotReader {
         self.states.has_waiting()
     }
 
+    /// The number of slots.
+    pub(super) fn number(&self) -> usize {
+        self.states.number()
+    }
+
     /// The number of samples that found no free slot since the last call.
     pub(super) fn take_lost(&self) -> u64 {
         u64::from(self.states.take_lost())

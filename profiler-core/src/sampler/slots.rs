@@ -114,6 +114,11 @@ impl SlotStates {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
+    /// The number of slots.
+    pub(super) fn number(&self) -> usize {
+        self.states.len()
+    }
+
     /// The number of samples that found no free slot since the last call.
     pub(super) fn take_lost(&self) -> u32 {
         self.lost.swap(0, Ordering::Relaxed)

@@ -32,8 +32,8 @@ use crate::time::Timestamp;
 /// time between two passes is also a lower bound. The upper bound applies to processes with
 /// thousands of threads, whose lists are expensive.
 const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
-/// Within these bounds, the time between two lists is the cost of a list times this factor. As long
-/// as the number of threads is the same, it is the upper bound.
+/// Within these bounds, the time between two lists is the cost of a list times this factor. While
+/// the number of threads does not change, the upper bound is used.
 const LISTING_SHARE: u32 = 200;
 /// How long a thread's name may still change: a thread may get its name some time after its start.
 const NAMING: Duration = Duration::from_millis(100);
@@ -259,6 +259,9 @@ impl Targets {
     ) -> bool {
         let removals = self.removals;
         self.forget_gone(manager);
+        if self.removals != removals {
+            self.counted = None; // a new thread may have taken the place of an ended one
+        }
         let changes = manager.threads.changes();
         if self.seen_changes != Some(changes) {
             self.seen_changes = Some(changes);
@@ -276,8 +279,8 @@ impl Targets {
         self.removals != removals
     }
 
-    /// Whether there may be new threads. If the number of threads is not what the last list had, as
-    /// in a `/proc` that does not count them, there may always be some.
+    /// Whether a list may show new threads: the number of threads differs from that of the last
+    /// list, or `/proc` does not report it.
     fn may_have_new(&mut self, moment: Instant) -> bool {
         let number = tasks::count();
         let is_same = self
@@ -401,7 +404,7 @@ impl Targets {
         self.add(manager, tid, row, walk, Some(now()));
     }
 
-    /// Whether no thread's name may change, see [`NAMING`].
+    /// Whether the names of all known threads are final, see [`NAMING`].
     fn has_settled_names(&self) -> bool {
         let is_settled = |stranger: &Stranger| matches!(stranger, Stranger::Unwanted(at) if at.elapsed() > NAMING);
         self.ignored.values().all(is_settled)

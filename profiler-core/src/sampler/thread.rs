@@ -86,6 +86,8 @@ struct SamplerThread {
     activity: ProgramActivity,
     /// The average processor time of the last passes.
     pass_cost: Duration,
+    /// Whether more than a quarter of the slots was full in the last pass.
+    has_many_samples: bool,
 }
 
 /// Deletes all triggers, also after a panic.
@@ -144,6 +146,7 @@ impl SamplerThread {
             is_paused: true,
             activity: ProgramActivity::new(),
             pass_cost: Duration::ZERO,
+            has_many_samples: false,
         };
         shared.is_ready();
         sampler
@@ -283,10 +286,13 @@ impl SamplerThread {
     fn least_pause(&self, clock: Duration) -> Duration {
         let least = cadence::least_pause(clock, self.interval);
         let alternation = &self.looking.alternation;
-        let least = if alternation.is_found(now()) {
+        let moment = now();
+        let least = if alternation.is_found(moment) {
             least.min(alternation.own_pause(self.pass_cost))
+        } else if self.has_many_samples {
+            least // passes that a handler begins would not be random
         } else {
-            alternation.steady_pause(least)
+            alternation.steady_pause(least, moment)
         };
         self.control.pause(least, cadence::IDLE.0)
     }
@@ -317,9 +323,11 @@ impl SamplerThread {
             arming,
             looking,
             control,
+            has_many_samples,
             ..
         } = self;
         let drained = drain(slots, recorder, targets, (looking, control));
+        *has_many_samples = drained > slots.number() / 4;
         let removed = targets.take_removed();
         if drained > 0 || !removed.is_empty() {
             looking.quiet.unsettle();

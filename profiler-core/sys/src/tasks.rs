@@ -311,14 +311,9 @@ pub fn switches(thread: ThreadId) -> Option<Switches> {
     Tasks::OWN.switches(thread)
 }
 
-/// The processor that a thread of this process has run on last, see [`own_processor`].
+/// The processor that a thread of this process has run on last, or runs on.
 pub fn last_processor(thread: ThreadId) -> Option<u32> {
     Tasks::OWN.last_processor(thread)
-}
-
-/// The number of the processor of the calling thread.
-pub fn own_processor() -> u32 {
-    u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
 }
 
 /// Processor time of the calling thread so far; 0 if the system does not report it.
@@ -387,6 +382,35 @@ fn parse(text: &str) -> Option<Doing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_threads_is_that_of_their_list() {
+        let mut all = Vec::new();
+        let is_same = || {
+            let before = count();
+            list(&mut all).unwrap();
+            before == count() && before == u32::try_from(all.len()).ok()
+        };
+        // Other tests start and end threads.
+        assert!(std::iter::repeat_with(is_same).take(1_000).any(|same| same));
+    }
+
+    #[test]
+    fn the_last_processor_of_a_running_thread_is_the_one_that_it_runs_on() {
+        let is_same = || {
+            let own = || u32::try_from(rustix::thread::sched_getcpu()).ok();
+            let before = own();
+            let last = last_processor(current_thread_id());
+            (before == own()).then(|| assert_eq!(last, before))
+        };
+        assert!(
+            std::iter::repeat_with(is_same)
+                .take(1_000)
+                .flatten()
+                .count()
+                > 0
+        );
+    }
 
     #[test]
     fn a_threads_state_is_parsed_from_the_systems_line() {
