@@ -2,7 +2,7 @@
 //!
 //! Used by `thread`. If the triggers are timers or perf events, passes only collect samples. While
 //! threads run, passes are [`BUSY`] apart, or up to three times as much if threads only run
-//! (`alternation`), or more if the process's clock takes long to read, if the
+//! (`alternation`). They are further apart if the process's clock takes long to read, if the
 //! interval is long, or if the overhead budget makes it longer. While no thread runs, the time
 //! between two passes grows in proportion to the time since the last pass that had work
 //! (`wait_period::look_pause`), up to [`longest_pause`].

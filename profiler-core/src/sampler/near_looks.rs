@@ -8,8 +8,8 @@
 //! by 14 to 25 % of such looks, and by 28 to 30 % of the others.
 //!
 //! Such a look is ignored. After three ignored looks in a row, as on a machine with one processor,
-//! looks count again. Looks at a thread that has run fewer than [`MIN_RUNS`] times always count: its
-//! waits are long, so the error is small.
+//! looks count again. Looks at a thread that has run fewer than [`MIN_RUNS`] times always count:
+//! its waits are long, so the error is small.
 
 /// A look is ignored only if the thread has run at least this often since the look before.
 const MIN_RUNS: u64 = 4;
@@ -42,8 +42,8 @@ impl NearLooks {
         self.runs = runs;
     }
 
-    /// Whether the present look is to be ignored. `own` returns the processor of the looking thread,
-    /// and `last` that of a thread that has run and waits now.
+    /// Whether the present look is to be ignored. `own` returns the processor of the looking
+    /// thread, and `last` that of a thread that has run and waits now.
     pub(super) fn ignores(
         &mut self,
         own: impl FnOnce() -> Option<u32>,
