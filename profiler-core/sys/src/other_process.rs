@@ -14,12 +14,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat, open, openat, statat};
 
 use crate::page_size::page_size;
 use crate::process_stat::ProcessStat;
-use crate::tasks::{Doing, STATUS_BYTES, Switches, Tasks, field, read_at};
+use crate::tasks::{Doing, STAT_BYTES, STATUS_BYTES, Switches, Tasks, field, read_at};
 use crate::thread_activity::{ThreadActivity, parse_schedule};
 use profiler_ids::{ProcessId, ProcessStart, ThreadId};
 
-/// The most bytes of a `stat` file: 52 numbers and a name of 15 bytes.
-pub(crate) const STAT_BYTES: usize = 2048;
 /// In the system's table of pages: the page is in memory.
 const IS_PRESENT: u64 = 1 << 63;
 /// The same: the page is in swapped-out memory.

@@ -14,7 +14,6 @@ use profiler_ids::{ProcessId, ThreadId};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags};
 
 use crate::FileIdentity;
-use crate::other_process::STAT_BYTES;
 use crate::thread_activity::{ThreadActivity, parse_schedule};
 use crate::thread_id::current_thread_id;
 
@@ -284,6 +283,9 @@ pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 /// The size of the buffer for a `status` file. The file is longer only for a process in a thousand
 /// groups, whose threads are therefore not signalled.
 pub(crate) const STATUS_BYTES: usize = 8192;
+
+/// The most bytes of a `stat` file: 52 numbers and a name of 15 bytes.
+pub(crate) const STAT_BYTES: usize = 2048;
 
 /// Processor time of a thread so far; `None` if it has ended.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
