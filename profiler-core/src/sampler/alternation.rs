@@ -89,7 +89,9 @@ impl Alternation {
     /// The average time to the next look of a process at its own threads, if they do not alternate
     /// and `least` is the shortest such time.
     pub(super) fn steady_pause(&self, least: Duration, moment: Instant) -> Duration {
-        let is_now = self.ran.is_some_and(|ran| moment.saturating_duration_since(ran) <= MEMORY);
+        let is_now = self
+            .ran
+            .is_some_and(|ran| moment.saturating_duration_since(ran) <= MEMORY);
         let steady = if is_now { self.steady } else { Duration::ZERO };
         (steady / STEADY_LOOKS).clamp(least, least * MAX_STEADY_FACTOR)
     }
@@ -162,7 +164,10 @@ mod tests {
         for _ in 0..MAX_STEADY.as_secs() {
             alternation.note(moment + least * 1_000);
         }
-        assert_eq!(alternation.steady_pause(least, moment + least * 1_000), least);
+        assert_eq!(
+            alternation.steady_pause(least, moment + least * 1_000),
+            least
+        );
     }
 
     #[test]

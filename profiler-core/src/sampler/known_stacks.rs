@@ -123,11 +123,7 @@ mod tests {
         assert!(known.find(place(1)).is_none(), "the only place");
         known.note(at(2), &stack(20), (false, false));
         known.note(at(1), &stack(10), (false, false));
-        known.note(
-            at(3),
-            &[Frame::Unknown(1); MAX_FRAMES + 1],
-            (false, false),
-        );
+        known.note(at(3), &[Frame::Unknown(1); MAX_FRAMES + 1], (false, false));
         assert!(known.find(place(3)).is_none(), "too deep");
         known.note(at(1), &stack(11), (true, false));
         let found = known.find(place(1)).unwrap();
@@ -149,9 +145,20 @@ mod tests {
             known.note((place(2), callers), frames, (false, has_failed));
             known.reuse(place(2))
         };
-        assert_eq!(note(&mut known, Callers::default(), &frames(2), false), None);
-        assert_eq!(note(&mut known, whole, &stack(2), false), None, "unknown frames");
-        assert_eq!(note(&mut known, whole, &frames(2), true), None, "not unwound");
+        assert_eq!(
+            note(&mut known, Callers::default(), &frames(2), false),
+            None
+        );
+        assert_eq!(
+            note(&mut known, whole, &stack(2), false),
+            None,
+            "unknown frames"
+        );
+        assert_eq!(
+            note(&mut known, whole, &frames(2), true),
+            None,
+            "not unwound"
+        );
         assert_eq!(note(&mut known, whole, &frames(2), false), Some(whole));
         let uses = (0..100).map_while(|_| known.reuse(place(2))).count();
         assert_eq!(uses + 1, usize::from(MAX_USES));

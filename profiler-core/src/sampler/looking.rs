@@ -405,7 +405,9 @@ impl Looking {
     fn is_near(&self, target: &mut Target) -> bool {
         let processor = &self.processor;
         let own = || {
-            let known = processor.get().or_else(|| tasks::last_processor(current_thread_id()));
+            let known = processor
+                .get()
+                .or_else(|| tasks::last_processor(current_thread_id()));
             processor.set(known);
             known
         };

@@ -38,7 +38,8 @@ impl NearLooks {
 
     /// Notes how often the thread has run at the present look.
     pub(super) const fn note_runs(&mut self, runs: u64) {
-        self.is_often = runs.saturating_sub(self.runs) >= MIN_RUNS;
+        let is_first = self.runs == 0;
+        self.is_often = !is_first && runs.saturating_sub(self.runs) >= MIN_RUNS;
         self.runs = runs;
     }
 
@@ -78,7 +79,8 @@ mod tests {
 
     fn often() -> NearLooks {
         let mut looks = NearLooks::NONE;
-        looks.note_runs(MIN_RUNS);
+        looks.note_runs(1);
+        looks.note_runs(1 + MIN_RUNS);
         looks
     }
 
@@ -102,10 +104,17 @@ mod tests {
     }
 
     #[test]
+    fn the_first_look_counts() {
+        let mut looks = NearLooks::NONE;
+        looks.note_runs(MIN_RUNS * 100);
+        assert!(!look(&mut looks, Some(1)));
+    }
+
+    #[test]
     fn all_looks_at_a_thread_that_seldom_runs_count_and_do_not_begin_a_new_row() {
         let mut looks = often();
         assert_eq!((0..9).filter(|_| look(&mut looks, Some(1))).count(), 3);
-        looks.note_runs(MIN_RUNS * 2 - 1);
+        looks.note_runs(MIN_RUNS * 2);
         assert!(!looks.ignores(|| panic!("read"), || panic!("read")));
         looks.note_runs(MIN_RUNS * 3);
         assert!(!look(&mut looks, Some(1)), "the row goes on");

@@ -210,7 +210,9 @@ impl LookTaken {
         awaited.replaces = is_unnamed && !has_run && awaited.label.is_some();
         let is_same = known.is_some_and(|known| {
             known.label == awaited.label
-                && self.has_callers(other, place, known.callers).unwrap_or(true)
+                && self
+                    .has_callers(other, place, known.callers)
+                    .unwrap_or(true)
         });
         if is_same {
             thread.waits.waits_again(Timestamp::now(), now());

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::known_stacks::KnownStacks;
-use super::observed::ObservedProcess;
 use super::near_looks::NearLooks;
+use super::observed::ObservedProcess;
 use super::run_delay::RunDelay;
 use super::schedule::now;
 use super::wait_period::WaitPeriod;

@@ -154,10 +154,18 @@ mod tests {
         assert_eq!(delay.estimate(64 * MS), Some(5 * MS));
         assert_eq!(delay.estimate(66 * MS), Some(MS));
         let part = delay.of_running(74 * MS, || switches(12, 13));
-        assert_eq!(part, 20 * MS - 6 * MS, "all of the delay is of the running code");
+        assert_eq!(
+            part,
+            20 * MS - 6 * MS,
+            "all of the delay is of the running code"
+        );
         assert_eq!(delay.estimate(94 * MS), Some(20 * MS));
         assert_eq!(delay.of_running(114 * MS, || switches(22, 13)), 0, "a wait");
-        assert_eq!(delay.of_running(144 * MS, || switches(22, 14)), 10 * MS, "20 were too much");
+        assert_eq!(
+            delay.of_running(144 * MS, || switches(22, 14)),
+            10 * MS,
+            "20 were too much"
+        );
         let estimates = (0..100).map_while(|_| delay.estimate(145 * MS)).count();
         assert_eq!(estimates, usize::from(MAX_ESTIMATES));
     }

@@ -406,9 +406,7 @@ impl Targets {
 
     /// Whether the names of all known threads are final, see [`NAMING`].
     fn has_settled_names(&self) -> bool {
-        let is_settled = |stranger: &Stranger| {
-            matches!(stranger, Stranger::Unwanted(at) if at.elapsed() > NAMING)
-        };
+        let is_settled = |stranger: &Stranger| matches!(stranger, Stranger::Unwanted(at) if at.elapsed() > NAMING);
         self.ignored.values().all(is_settled)
             && self.all.iter().all(|target| target.found.is_none())
     }
