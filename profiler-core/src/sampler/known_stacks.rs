@@ -1,7 +1,7 @@
 //! The stacks of a thread's last waits, for further waits at the same places.
 //!
 //! A look that finds a thread at a known place compares a few words of its stack (`callers`)
-//! instead of copying and unwinding all of it again. The look then takes a third of the time.
+//! instead of copying and unwinding all of it again.
 //!
 //! A look reads where a thread waits, copies the stack, and then checks that the thread has not run
 //! in between. A short wait may end in between. If such a wait were left out, longer waits of the

@@ -5,7 +5,7 @@
 //! to wait for this processor, or find another one. If a thread last ran on that processor, the
 //! look often comes just after such a wait has ended: it finds these waits too rarely, and what
 //! follows them too often. Measured with pauses of 0.3 ms: a sleep with 31 % of the time was found
-//! by 14 to 25 % of such looks, and by 28 to 30 % of the others.
+//! by 14 to 23 % of such looks, and by 28 to 30 % of the others.
 //!
 //! Such a look is ignored. After three ignored looks in a row, as on a machine with one processor,
 //! looks count again. Looks at a thread that has run fewer than [`MIN_RUNS`] times always count:
